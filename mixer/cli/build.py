@@ -1,0 +1,111 @@
+"""`mixer build` and `mixer sample`."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stages.errors import UserError
+
+STAGES = ("ingest", "metrics", "filters", "tokenize", "exact_duplicates", "store", "mixture")
+
+
+@click.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), default=Path("build"), show_default=True, help="Build folder.")
+@click.option("--workers", type=click.IntRange(1), help="Worker processes.  [default: all cores]")
+@click.option("--engine", type=click.Choice(["local"]), default="local", show_default=True, help="What runs the tasks.")
+@click.option("--until", type=click.Choice(STAGES), default="mixture", show_default=True, help="Last stage to run.")
+@click.option("--rehash", is_flag=True, help="Read the sources' files again instead of trusting size and mtime.")
+def build(spec: Path, out: Path, workers: int | None, engine: str, until: str, rehash: bool) -> None:
+    """Build the mixture of SPEC into the build folder.
+
+    Stages whose recipe has an artifact are not run again, and a build that was killed goes on where it stopped.
+    Ends with a table of the domains and the path of manifest.json.
+
+    \b
+    Example:
+      mixer build mixtures/demo.yaml --workers 2
+    """
+    _run(spec, out, out, workers, engine, until, rehash, None)
+
+
+@click.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option(
+    "--shards",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Shards of 1 MB read of every source.",
+)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("build"), show_default=True, help="Build folder.")
+@click.option("--workers", type=click.IntRange(1), help="Worker processes.  [default: all cores]")
+@click.option("--engine", type=click.Choice(["local"]), default="local", show_default=True, help="What runs the tasks.")
+def sample(spec: Path, shards: int, out: Path, workers: int | None, engine: str) -> None:
+    """Build SPEC from the first shards of every source, in OUT/sample.
+
+    Runs every stage and every check of `mixer build`. The budget is cut to the largest one at which no domain passes
+    its max_epochs, so shares are those of the real run and totals are not.
+
+    \b
+    Example:
+      mixer sample mixtures/demo.yaml --shards 1
+    """
+    _run(spec, out / "sample", out, workers, engine, "mixture", False, shards)
+
+
+def _run(
+    spec: Path,
+    root: Path,
+    out: Path,
+    workers: int | None,
+    engine: str,
+    until: str,
+    rehash: bool,
+    sample: int | None,
+) -> None:
+    from mixer.build import Build
+    from mixer.cli.tables import print_summary
+
+    workers = workers or os.cpu_count() or 1
+    with _only_build_in(root), contextlib.ExitStack() as stack:
+        started: list[Any] = []
+
+        def start_engine() -> Any:
+            if not started:
+                from mixer.cli.progress import progress
+                from stages.engine import ENGINES
+
+                started.append(stack.enter_context(ENGINES[engine](root / "logs", workers, progress())))
+            return started[0]
+
+        job = Build(spec, root, out / "cache", start_engine, sample, rehash)
+        manifest = job.run(until)
+    if manifest is None:
+        click.echo(f"built until {until}" if job.made else f"nothing to do until {until}")
+        return
+    print_summary(manifest, job.made)
+
+
+@contextlib.contextmanager
+def _only_build_in(root: Path) -> Iterator[None]:
+    """Two builds in one folder take turns; the lock goes with the process, however it ends."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = (root / ".lock").open("w")
+    except OSError as error:
+        raise UserError(
+            f"{root}: cannot be used as a build folder: {error.strerror}; choose another with --out"
+        ) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            click.echo(f"another build works in {root}; waiting for it", err=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,164 @@
+"""Domain streams: the order in which a domain's documents are read, epoch after epoch.
+
+Validation documents are chosen by id alone: a document is held out when the keyed hash of its id, as a fraction of
+2^64, is below the asked share, so raising the share adds documents and moves none back. The others are a domain's
+training documents. In each epoch they follow in the order of a hash keyed by (seed, domain name, epoch), ties by id;
+epochs follow each other, and so a domain has one endless stream of tokens that sequences are cut from.
+
+A stream's shard is two raw files: `docs.bin` (uint32 part, uint32 row of every document in stream order) and
+`ends.bin` (uint64, where it ends in the stream, in tokens). They are written in slices of the hash's range, so memory
+does not grow with the domain.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from mixer.plan import Supply
+from stages.artifact import Artifact, Shard, commit, new_file
+from stages.kernels.xxh3 import key, keyed_hash
+from stages.recipe import Recipe, digest_of
+from stages.store import StorePart, cell_parts, open_part
+from stages.task import Task
+
+VERSION = 1
+DOCUMENTS_PER_SLICE = 4_000_000
+DOCS = np.dtype([("part", "<u4"), ("row", "<u4")])
+ENDS = np.dtype("<u8")
+VALIDATION_KEY = key("validation")
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A domain and the store's parts that hold its cells, in the order of cells and ids."""
+
+    name: str
+    cells: tuple[str, ...]
+
+    def shards(self, store: Artifact) -> list[Shard]:
+        return [shard for cell in sorted(self.cells) for shard in cell_parts(store, cell)]
+
+    def parts(self, store: Artifact) -> list[StorePart]:
+        return [open_part(store, shard) for shard in self.shards(store)]
+
+
+def held_out(hi: np.ndarray, lo: np.ndarray, share: Fraction) -> np.ndarray:
+    """Which ids (uint64 words) are validation documents at that share: bool."""
+    limit = np.uint64(share.numerator * (1 << 64) // share.denominator)
+    return keyed_hash(hi, lo, VALIDATION_KEY) < limit
+
+
+def split_recipe(mixture: str, store: str, validation: Fraction) -> Recipe:
+    """The recipe of the `split` stage: how much of every part of the store is held out."""
+    return Recipe("split", VERSION, mixture, {"validation": str(validation)}, {"store": store})
+
+
+@dataclass(frozen=True)
+class Split:
+    """Work: count the training and validation documents and tokens of one part of the store."""
+
+    folder: Path
+    store: Artifact
+    validation: Fraction
+
+    def __call__(self, task: Task) -> None:
+        shard: Shard = task.payload
+        part = open_part(self.store, shard)
+        out = held_out(*part.ids, self.validation)
+        counts = {
+            "documents": int((~out).sum()),
+            "tokens": int(part.length[~out].sum()),
+            "validation_documents": int(out.sum()),
+            "validation_tokens": int(part.length[out].sum()),
+        }
+        commit(self.folder, task.name, [Shard(shard.name, len(out), digest_of(counts), (), counts)])
+
+
+def supply_of(split: Artifact, store: Artifact, domains: Sequence[Domain]) -> dict[str, Supply]:
+    """What the store holds for each domain."""
+    counted = {s.name: s.counters for s in split.shards}
+    supply = {}
+    for domain in domains:
+        rows = [counted[s.name] for s in domain.shards(store)]
+        supply[domain.name] = Supply(*(sum(r[k] for r in rows) for k in Supply.__dataclass_fields__))
+    return supply
+
+
+def stream_recipe(domain: Domain, store: str, seed: int, validation: Fraction, epochs: int) -> Recipe:
+    """The recipe of a domain's stream of that many epochs."""
+    config = {
+        "domain": domain.name,
+        "cells": sorted(domain.cells),
+        "seed": seed,
+        "validation": str(validation),
+        "epochs": epochs,
+    }
+    return Recipe("stream", VERSION, domain.name, config, {"store": store})
+
+
+@dataclass(frozen=True)
+class WriteStream:
+    """Work: a domain's training stream (`train`), or its validation documents in id order (`validation`)."""
+
+    folder: Path
+    store: Artifact
+    domain: Domain
+    seed: int
+    validation: Fraction
+    epochs: int
+
+    def __call__(self, task: Task) -> None:
+        train = task.payload == "train"
+        parts = self.domain.parts(self.store)
+        keys = [key("epoch", self.seed, self.domain.name, e) for e in range(self.epochs)] if train else [None]
+        total, rows = 0, 0
+        with (
+            new_file(self.folder, f"{task.name}.docs.bin") as (docs, d),
+            new_file(self.folder, f"{task.name}.ends.bin") as (ends, e),
+        ):
+            for epoch_key in keys:
+                for documents, lengths in self._epoch(parts, train, epoch_key):
+                    docs.write(documents)
+                    ends.write((total + np.cumsum(lengths)).astype(ENDS))
+                    total += int(lengths.sum())
+                    rows += len(documents)
+        content = digest_of([d[0].sha256, e[0].sha256])
+        commit(self.folder, task.name, [Shard(task.name, rows, content, (d[0], e[0]), {"tokens": total})])
+
+    def _epoch(
+        self, parts: Sequence[StorePart], train: bool, epoch_key: int | None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """One pass over the documents in order, in slices of the range of the hash."""
+        slices = max(1, -(-sum(len(p.length) for p in parts) // DOCUMENTS_PER_SLICE))
+        for number in range(slices):
+            low = np.uint64(number * (1 << 64) // slices)
+            high = np.uint64((number + 1) * (1 << 64) // slices - 1)
+            picked = [self._pick(i, part, train, epoch_key, low, high) for i, part in enumerate(parts)]
+            hashes, hi, lo, documents, lengths = (np.concatenate(column) for column in zip(*picked, strict=True))
+            order = np.lexsort((lo, hi, hashes))
+            yield documents[order], lengths[order]
+
+    def _pick(
+        self,
+        number: int,
+        part: StorePart,
+        train: bool,
+        epoch_key: int | None,
+        low: np.uint64,
+        high: np.uint64,
+    ) -> tuple[np.ndarray, ...]:
+        hi, lo = part.ids
+        hashes = hi if epoch_key is None else keyed_hash(hi, lo, epoch_key)
+        mine = held_out(hi, lo, self.validation) != train
+        rows = np.flatnonzero(mine & (hashes >= low) & (hashes <= high))
+        documents = np.empty(len(rows), DOCS)
+        documents["part"], documents["row"] = number, rows
+        return hashes[rows], hi[rows], lo[rows], documents, part.length[rows]
+
+
+def stream_tasks(work: WriteStream, size: int) -> list[Task]:
+    """The two tasks that write a domain's stream; `size` is about that of the files, in bytes."""
+    return [Task("train", work, "train", size), Task("validation", work, "validation", 0)]
