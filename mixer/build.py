@@ -94,6 +94,13 @@ class Build:
         corpus = self.plan_of_corpus
         return [*corpus.recipes(), split_recipe(self.spec.mixture, corpus.store.digest, self.spec.validation)]
 
+    def states(self) -> list[dict[str, Any]]:
+        """Each recipe that is known beforehand, with whether its artifact is there."""
+        return [
+            {"stage": r.stage, "name": r.name, "digest": r.digest, "built": find(self.root, r) is not None}
+            for r in self.recipes()
+        ]
+
     def supply(self) -> dict[str, Supply] | None:
         """What the store holds for each domain, or None while it is not built."""
         store = find(self.root, self.plan_of_corpus.store)

@@ -116,8 +116,8 @@ def plan_mixture(spec: MixtureSpec, budget: int | None = None) -> Plan:
             needed = ceil(1 / plan.asked(domain)) * spec.sequence_length
             raise UserError(
                 f"mixture {spec.mixture}: domain {domain} asks for a share but {sequences} sequences of "
-                f"{spec.sequence_length} tokens leave it none; a budget of {format_amount(needed)} tokens gives it one, "
-                "or remove the domain"
+                f"{spec.sequence_length} tokens leave it none; a budget of {format_amount(needed)} tokens gives it "
+                "one, or remove the domain"
             )
     return plan
 
@@ -141,8 +141,8 @@ def check_supply(spec: MixtureSpec, plan: Plan, supply: Mapping[str, Supply]) ->
         budget = floor(plan.sequences * cap * have / need) * plan.sequence_length
         complaints.append(
             f"domain {domain}: needs {need} tokens and has {have}, that is {float(epochs):.2f} epochs over its "
-            f"max_epochs of {float(cap):g}; the smallest change is max_epochs: {ceil(epochs * 100) / 100:g}, or a share "
-            f"of at most {floor(share * 10**6) / 10**4:g}%, or a budget of at most {budget}"
+            f"max_epochs of {float(cap):g}; the smallest change is max_epochs: {ceil(epochs * 100) / 100:g}, or a "
+            f"share of at most {floor(share * 10**6) / 10**4:g}%, or a budget of at most {budget}"
         )
     if complaints:
         raise UserError("\n".join(f"mixture {spec.mixture}: {c}" for c in complaints))

@@ -9,43 +9,38 @@ from typing import Any
 
 import click
 
+from mixer.cli.options import engine_option, out_option, spec_argument, workers_option
 from stages.errors import UserError
 
 STAGES = ("ingest", "metrics", "filters", "tokenize", "exact_duplicates", "store", "mixture")
 
 
 @click.command()
-@click.argument("spec", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), default=Path("build"), show_default=True, help="Build folder.")
-@click.option("--workers", type=click.IntRange(1), help="Worker processes.  [default: all cores]")
-@click.option("--engine", type=click.Choice(["local"]), default="local", show_default=True, help="What runs the tasks.")
+@spec_argument
+@out_option
+@workers_option
+@engine_option
 @click.option("--until", type=click.Choice(STAGES), default="mixture", show_default=True, help="Last stage to run.")
-@click.option("--rehash", is_flag=True, help="Read the sources' files again instead of trusting size and mtime.")
+@click.option("--rehash", is_flag=True, help="Read the sources' files again instead of trusting size and time.")
 def build(spec: Path, out: Path, workers: int | None, engine: str, until: str, rehash: bool) -> None:
     """Build the mixture of SPEC into the build folder.
 
-    Stages whose recipe has an artifact are not run again, and a build that was killed goes on where it stopped.
-    Ends with a table of the domains and the path of manifest.json.
+    Stages whose recipe has an artifact are not run again, and a build that was killed goes on where it stopped. Ends
+    with a table of the domains and the path of manifest.json.
 
     \b
     Example:
       mixer build mixtures/demo.yaml --workers 2
     """
-    _run(spec, out, out, workers, engine, until, rehash, None)
+    _run(spec, out, out / "cache", workers, engine, until=until, rehash=rehash)
 
 
 @click.command()
-@click.argument("spec", type=click.Path(path_type=Path))
-@click.option(
-    "--shards",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Shards of 1 MB read of every source.",
-)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("build"), show_default=True, help="Build folder.")
-@click.option("--workers", type=click.IntRange(1), help="Worker processes.  [default: all cores]")
-@click.option("--engine", type=click.Choice(["local"]), default="local", show_default=True, help="What runs the tasks.")
+@spec_argument
+@click.option("--shards", type=click.IntRange(1), default=1, show_default=True, help="Shards of 1 MB of every source.")
+@out_option
+@workers_option
+@engine_option
 def sample(spec: Path, shards: int, out: Path, workers: int | None, engine: str) -> None:
     """Build SPEC from the first shards of every source, in OUT/sample.
 
@@ -56,23 +51,14 @@ def sample(spec: Path, shards: int, out: Path, workers: int | None, engine: str)
     Example:
       mixer sample mixtures/demo.yaml --shards 1
     """
-    _run(spec, out / "sample", out, workers, engine, "mixture", False, shards)
+    _run(spec, out / "sample", out / "cache", workers, engine, sample=shards)
 
 
-def _run(
-    spec: Path,
-    root: Path,
-    out: Path,
-    workers: int | None,
-    engine: str,
-    until: str,
-    rehash: bool,
-    sample: int | None,
-) -> None:
+def _run(spec: Path, root: Path, cache: Path, workers: int | None, engine: str, **how: Any) -> None:
     from mixer.build import Build
     from mixer.cli.tables import print_summary
 
-    workers = workers or os.cpu_count() or 1
+    until = how.pop("until", "mixture")
     with _only_build_in(root), contextlib.ExitStack() as stack:
         started: list[Any] = []
 
@@ -81,15 +67,16 @@ def _run(
                 from mixer.cli.progress import progress
                 from stages.engine import ENGINES
 
-                started.append(stack.enter_context(ENGINES[engine](root / "logs", workers, progress())))
+                made = ENGINES[engine](root / "logs", workers or os.cpu_count() or 1, progress())
+                started.append(stack.enter_context(made))
             return started[0]
 
-        job = Build(spec, root, out / "cache", start_engine, sample, rehash)
+        job = Build(spec, root, cache, start_engine, **how)
         manifest = job.run(until)
     if manifest is None:
-        click.echo(f"built until {until}" if job.made else f"nothing to do until {until}")
-        return
-    print_summary(manifest, job.made)
+        click.echo(f"built until {until}" if job.made else f"nothing to do: every stage until {until} is built")
+    else:
+        print_summary(manifest, job.made)
 
 
 @contextlib.contextmanager
@@ -99,9 +86,7 @@ def _only_build_in(root: Path) -> Iterator[None]:
         root.mkdir(parents=True, exist_ok=True)
         lock = (root / ".lock").open("w")
     except OSError as error:
-        raise UserError(
-            f"{root}: cannot be used as a build folder: {error.strerror}; choose another with --out"
-        ) from None
+        raise UserError(f"{root}: cannot be a build folder: {error.strerror}; choose another with --out") from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
