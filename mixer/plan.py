@@ -5,10 +5,10 @@ exact weights. The plan needs no data; with the supply of the store it also tell
 caps forbid.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil, floor
 from typing import Any
 
@@ -18,7 +18,6 @@ from mixer.apportion import apportion, split_phases
 from mixer.order import Order
 from mixer.spec import MixtureSpec
 from stages.errors import UserError
-from stages.quantity import format_amount
 
 
 @dataclass(frozen=True)
@@ -111,15 +110,21 @@ def plan_mixture(spec: MixtureSpec, budget: int | None = None) -> Plan:
         phases.append(Phase(name, length, shares, apportion(length, shares)))
     plan = Plan(spec.sequence_length, tuple(phases), budget)
     for domain in plan.domains:
-        wanted = max(p.asked[domain] for p in phases)
-        if whole_run and wanted and not plan.planned(domain):
-            needed = ceil(1 / plan.asked(domain)) * spec.sequence_length
+        if whole_run and not plan.planned(domain) and any(p.asked[domain] for p in phases):
+            needed = _sequences_for_one(plan, [share for _, share, _ in asked], domain) * spec.sequence_length
             raise UserError(
                 f"mixture {spec.mixture}: domain {domain} asks for a share but {sequences} sequences of "
-                f"{spec.sequence_length} tokens leave it none; a budget of {format_amount(needed)} tokens gives it "
-                "one, or remove the domain"
+                f"{spec.sequence_length} tokens leave it none; a budget of {needed} tokens gives it one, or remove the "
+                "domain"
             )
     return plan
+
+
+def _sequences_for_one(plan: Plan, shares: Sequence[Fraction], domain: str) -> int:
+    """A number of sequences with which some phase's quota of the domain is at least one, whatever is rounded."""
+    whole = sum(shares, Fraction(0))
+    weighed = [(p.asked[domain], share / whole) for p, share in zip(plan.phases, shares, strict=True)]
+    return min(ceil(ceil(1 / weight) / share) for weight, share in weighed if weight and share)
 
 
 def check_supply(spec: MixtureSpec, plan: Plan, supply: Mapping[str, Supply]) -> None:
@@ -127,22 +132,23 @@ def check_supply(spec: MixtureSpec, plan: Plan, supply: Mapping[str, Supply]) ->
     smallest changes that would do."""
     complaints = []
     for domain in plan.domains:
-        need, have = plan.planned(domain) * plan.sequence_length, supply[domain].tokens
-        cap = max_epochs(spec, domain)
-        if need <= cap * have:
+        if _fits(spec, plan, domain, supply[domain]):
             continue
+        need, have = plan.planned(domain) * plan.sequence_length, supply[domain].tokens
         if have == 0:
             complaints.append(
                 f"domain {domain}: needs {need} tokens and has none; see `mixer inspect` for what dropped them"
             )
             continue
-        epochs = Fraction(need, have)
-        share = cap * have / (plan.sequences * plan.sequence_length)
-        budget = floor(plan.sequences * cap * have / need) * plan.sequence_length
+        cap, epochs = max_epochs(spec, domain), Fraction(need, have)
+        # Each phase rounds the domain's sequences by less than one, and all of them together by less than their number.
+        spare = floor(cap * have / plan.sequence_length) - sum(1 for p in plan.phases if p.asked[domain]) + 1
+        share = Fraction(max(0, spare), plan.sequences)
+        budget = _largest_budget(spec, partial(_fits, spec, domain=domain, supply=supply[domain]))
         complaints.append(
             f"domain {domain}: needs {need} tokens and has {have}, that is {float(epochs):.2f} epochs over its "
-            f"max_epochs of {float(cap):g}; the smallest change is max_epochs: {ceil(epochs * 100) / 100:g}, or a "
-            f"share of at most {floor(share * 10**6) / 10**4:g}%, or a budget of at most {budget}"
+            f"max_epochs of {float(cap):g}; the smallest change is max_epochs: {ceil(epochs * 100) / 100:.2f}, or a "
+            f"share of at most {floor(share * 10**6) / 10**4:.4f}%, or a budget of at most {budget}"
         )
     if complaints:
         raise UserError("\n".join(f"mixture {spec.mixture}: {c}" for c in complaints))
@@ -154,22 +160,43 @@ def max_epochs(spec: MixtureSpec, domain: str) -> Fraction:
     return spec.max_epochs if own is None else own
 
 
+def _fits(spec: MixtureSpec, plan: Plan, domain: str, supply: Supply) -> bool:
+    """Whether the plan stays within the domain's cap."""
+    return plan.planned(domain) * plan.sequence_length <= max_epochs(spec, domain) * supply.tokens
+
+
+def _largest_budget(spec: MixtureSpec, fits: Callable[[Plan], bool]) -> int:
+    """A budget in tokens whose plan fits while that of one more sequence does not, by bisection below the spec's; 0
+    always fits."""
+    low, high = 0, spec.budget // spec.sequence_length
+    if fits(plan_mixture(spec, high * spec.sequence_length)):
+        return high * spec.sequence_length
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(plan_mixture(spec, middle * spec.sequence_length)):
+            low = middle
+        else:
+            high = middle
+    return low * spec.sequence_length
+
+
 def feasible_budget(spec: MixtureSpec, supply: Mapping[str, Supply]) -> int:
     """The largest budget up to the spec's at which no domain passes its cap; a sample is built with it.
 
-    Raises UserError naming a domain of which the sample has nothing.
+    Raises UserError naming a domain of which the sample has nothing, or that has too little for any sequence.
     """
     shares = plan_mixture(spec)
-    sequences = Fraction(shares.sequences)
     for domain in shares.domains:
-        asked = shares.asked(domain)
-        if not asked:
-            continue
-        if not supply[domain].tokens:
+        if shares.planned(domain) and not supply[domain].tokens:
             raise UserError(
                 f"domain {domain}: the sample holds nothing of it; take more of each source with --shards, or see "
                 "`mixer inspect` for what dropped it"
             )
-        cap = max_epochs(spec, domain) * supply[domain].tokens / spec.sequence_length
-        sequences = min(sequences, (cap - 1) / asked)
-    return max(len(shares.domains), floor(sequences)) * spec.sequence_length
+    budget = _largest_budget(spec, lambda plan: all(_fits(spec, plan, d, supply[d]) for d in plan.domains))
+    if not budget:
+        least = min((d for d in shares.domains if shares.planned(d)), key=lambda d: supply[d].tokens)
+        raise UserError(
+            f"mixture {spec.mixture}: the sample is too small for one sequence of {spec.sequence_length} tokens; "
+            f"domain {least} has {supply[least].tokens} tokens. Take more of each source with --shards"
+        )
+    return budget

@@ -1,7 +1,7 @@
 """Artifacts: the folders that stages write, and the only proof that a stage has run.
 
 A worker writes its shards' files under temporary names, renames them, and then commits its task with a small record
-in `commits/`. When every expected task is committed, the driver gathers the records into `artifact.json`, written
+in `.commits/`. When every expected task is committed, the driver gathers the records into `artifact.json`, written
 last: a folder without it does not exist for any reader. A killed build therefore redoes the uncommitted tasks only,
 and files that no record names are never read.
 """
@@ -26,6 +26,8 @@ from stages.errors import UserError
 from stages.recipe import Recipe, digest_of
 
 SCHEMA = "mixer/artifact/1"
+COMMITS = ".commits"
+"""The folder of the tasks' records; no source, cell or domain can have a name that begins with a dot."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,11 @@ class ParquetShard:
 
     def __enter__(self) -> "ParquetShard":
         sink, self._made = self._new.__enter__()
-        self._writer = pq.ParquetWriter(cast(Any, sink), self.schema, **self._options)
+        try:
+            self._writer = pq.ParquetWriter(cast(Any, sink), self.schema, **self._options)
+        except OSError as error:
+            self._new.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -170,8 +176,10 @@ class ParquetShard:
         self._writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
 
     def __exit__(self, *failure: Any) -> None:
-        with contextlib.suppress(OSError) if failure[0] else contextlib.nullcontext():
+        try:
             self._writer.close()
+        except OSError as error:
+            failure = failure if failure[0] else (type(error), error, error.__traceback__)
         self._new.__exit__(*failure)
         self.content = self._digest.hexdigest()
 
@@ -188,13 +196,13 @@ def write_json(path: Path, data: Any) -> None:
 
 def commit(folder: Path, task: str, shards: Sequence[Shard]) -> None:
     """Record that a task's shards are whole."""
-    write_json(folder / "commits" / f"{task.replace('/', '@')}.json", [s.to_json() for s in shards])
+    write_json(folder / COMMITS / f"{task.replace('/', '@')}.json", [s.to_json() for s in shards])
 
 
 def committed(folder: Path) -> dict[str, list[Shard]]:
     """The whole shards of an unfinished artifact, by task; a record whose files are gone or cut counts for nothing."""
     done = {}
-    for record in sorted((folder / "commits").glob("*.json")):
+    for record in sorted((folder / COMMITS).glob("*.json")):
         shards = [Shard.from_json(s) for s in json.loads(record.read_bytes())]
         if all(_has_size(folder / f.path, f.bytes) for s in shards for f in s.files):
             done[record.stem.replace("@", "/")] = shards
@@ -231,10 +239,10 @@ def finish(root: Path, recipe: Recipe, tasks: Iterable[str], counters: Mapping[s
     }
     wanted = {folder / f.path for s in shards for f in s.files}
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path not in wanted and path.parent.name != "commits":
+        if path.is_file() and path not in wanted and path.parent.name != COMMITS:
             path.unlink(missing_ok=True)
     write_json(folder / "artifact.json", data)
-    shutil.rmtree(folder / "commits", ignore_errors=True)
+    shutil.rmtree(folder / COMMITS, ignore_errors=True)
     return parse_artifact(folder, data)
 
 

@@ -67,13 +67,13 @@ def _percent(part: Fraction | int, whole: int) -> str:
 
 
 def check_conservation(plan: "CorpusPlan", artifacts: Mapping[str, Artifact]) -> None:
-    """Raise UserError unless every stage's counts add up and each stage took in what the one before it kept."""
-    stored: dict[str, Count] = {}
-    tokens: dict[str, int] = {}
-    for cell in cells_of(artifacts[plan.store.digest]).values():
+    """Raise UserError unless the counts of every stage that is there add up, and each stage took in what the one before
+    it kept."""
+    stored = dict.fromkeys(plan.sources, Count())
+    store = artifacts.get(plan.store.digest)
+    for cell in cells_of(store).values() if store is not None else ():
         for source, counts in cell.items():
-            stored[source] = stored.get(source, Count()) + Count(counts["documents"], counts["bytes"])
-            tokens[source] = tokens.get(source, 0) + counts["tokens"]
+            stored[source] += Count(counts["documents"], counts["bytes"])
     for name, stages in funnels(plan, artifacts).items():
         before: tuple[str, Count] | None = None
         for stage, funnel in stages.items():
@@ -81,8 +81,8 @@ def check_conservation(plan: "CorpusPlan", artifacts: Mapping[str, Artifact]) ->
             if before is not None and funnel.entered != before[1]:
                 raise UserError(_mismatch(name, before[0], before[1], stage, funnel.entered))
             before = (stage, funnel.kept)
-        if before is not None and before[1] != stored.get(name, Count()):
-            raise UserError(_mismatch(name, before[0], before[1], "store", stored.get(name, Count())))
+        if store is not None and before is not None and before[1] != stored[name]:
+            raise UserError(_mismatch(name, before[0], before[1], "store", stored[name]))
 
 
 def _mismatch(source: str, before: str, kept: Count, stage: str, entered: Count) -> str:

@@ -6,6 +6,7 @@ columns, they are read back from its shards. Artifacts and identities stay apart
 """
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,10 +91,20 @@ class ColumnPass:
             for inputs in self._row_groups(shard, wanted, set(writers)):
                 for stage in todo:
                     made = stage.columns(inputs)
+                    self._check_rows(stage, made.batch, inputs["documents"], shard)
                     inputs[stage.recipe.stage] = made.batch
                     writers[stage.recipe.stage].write(made)
         for stage in todo:
             commit(self.folders[stage.recipe.stage], shard.name, [writers[stage.recipe.stage].shard])
+
+    def _check_rows(
+        self, stage: ColumnStage, made: pa.RecordBatch, documents: pa.RecordBatch, shard: DocumentShard
+    ) -> None:
+        if made.num_rows != documents.num_rows:
+            raise UserError(
+                f"{self.source}: {stage.recipe.stage} made {made.num_rows} rows of {documents.num_rows} documents in "
+                f"{shard.name}; the build stops here, because its rows cannot be trusted"
+            )
 
     def _done(self, stage: ColumnStage) -> set[str]:
         return set(committed(self.folders[stage.recipe.stage]))
@@ -109,11 +120,12 @@ class ColumnPass:
         paths = {w: self.folders[w] / f"{shard.name}.parquet" for w in wanted if w != "documents"}
         readers = [read_groups(shard.path), *(read_groups(p) for p in paths.values())]
         rows = 0
-        for batches in zip(*readers, strict=True):
-            if len({b.num_rows for b in batches}) != 1:
+        for batches in itertools.zip_longest(*readers):
+            found = [0 if b is None else b.num_rows for b in batches]
+            if None in batches or len(set(found)) != 1:
                 raise UserError(
                     f"{self.source}: the shards {shard.name} of {', '.join(wanted)} have different rows in one row "
-                    f"group ({[b.num_rows for b in batches]}); remove {', '.join(map(str, paths.values()))} and build "
+                    f"group ({found}); remove {', '.join(map(str, paths.values()))} and build "
                     "again"
                 )
             rows += batches[0].num_rows

@@ -66,7 +66,7 @@ class _Column:
             return self.update(array.dictionary_decode())
         self.valid.update(_bytes(array.is_valid().to_numpy(zero_copy_only=False), np.uint8))
         if pa.types.is_struct(kind):
-            self._nested([array.field(i) for i in range(kind.num_fields)])
+            self._nested(array.flatten())
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
             self.lengths.update(_lengths(pc.list_value_length(array)))
             self._nested([array.flatten()])

@@ -52,12 +52,20 @@ def read_groups(path: Path, columns: list[str] | None = None) -> Iterator[pa.Rec
         raise UserError(f"{path}: cannot be read: {error}; remove {path.parent} and build again") from None
 
 
-def read_columns(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Whole columns of a shard at once; only for columns that are small beside the text."""
+def read_columns(path: Path, columns: list[str] | None = None, rows: int | None = None) -> pa.Table:
+    """Whole columns of a shard at once; only for columns that are small beside the text.
+
+    Raises UserError naming the file when it is not a whole Parquet file, or has not `rows` rows where that is given.
+    """
     try:
-        return pq.read_table(path, columns=columns, use_threads=False, memory_map=False)
+        table = pq.read_table(path, columns=columns, use_threads=False, memory_map=False)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}: cannot be read: {error}; remove {path.parent} and build again") from None
+    if rows is not None and table.num_rows != rows:
+        raise UserError(
+            f"{path}: has {table.num_rows} rows where its documents have {rows}; remove {path.parent} and build again"
+        )
+    return table
 
 
 def one_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:

@@ -36,14 +36,20 @@ class TaskStep(PipelineStep):
         self.name = name
         super().__init__()
         self.groups = groups
+        self.failure: UserError | None = None
 
     def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> None:
-        """Run the rank's tasks. Raises ValueError when another step would feed it documents."""
+        """Run the rank's tasks. A `UserError` ends the rank and is kept in `failure`: datatrove would print its
+        traceback. Raises ValueError when another step would feed it documents."""
         if data is not None:
             raise ValueError(f"{self.name} reads its own shards and takes no documents from the step before it")
         for task in self.groups[rank]:
-            with self.track_time("task"):
-                task.work(task)
+            try:
+                with self.track_time("task"):
+                    task.work(task)
+            except UserError as error:
+                self.failure = error
+                return
             self.stat_update("tasks", value=1, unit="task")
 
 
@@ -72,10 +78,10 @@ class _SharedPoolExecutor(LocalPipelineExecutor):
         ranks = range(self.world_size)
         if pool is None:
             for rank in ranks:
-                self._run_for_rank(rank, 1)
+                self._only(rank).run_rank(rank)
                 yield rank
             return
-        futures = {pool.submit(self._only(rank)._run_for_rank, rank, 1): rank for rank in ranks}
+        futures = {pool.submit(self._only(rank).run_rank, rank): rank for rank in ranks}
         try:
             for future in concurrent.futures.as_completed(futures):
                 future.result()
@@ -83,6 +89,13 @@ class _SharedPoolExecutor(LocalPipelineExecutor):
         finally:
             for future in futures:
                 future.cancel()
+
+    def run_rank(self, rank: int) -> None:
+        """One rank, with its log in a file only. Raises what its tasks raised."""
+        self._run_for_rank(rank, local_rank=1)
+        failure = self.pipeline[0].failure
+        if failure is not None:
+            raise failure
 
     def _only(self, rank: int) -> "_SharedPoolExecutor":
         """A copy that carries one rank's tasks, because the executor is pickled for each rank."""

@@ -70,8 +70,8 @@ class SortIds:
 
     def __call__(self, task: Task) -> None:
         shard: SourceShard = task.payload
-        hi, lo = ids_to_words(read_columns(shard.documents, ["id"]).column("id"))
-        kept = read_columns(shard.filters, ["kept"]).column("kept").to_numpy()
+        hi, lo = ids_to_words(read_columns(shard.documents, ["id"], shard.rows).column("id"))
+        kept = read_columns(shard.filters, ["kept"], shard.rows).column("kept").to_numpy()
         order = argsort_ids(hi, lo)
         out = np.empty(len(order), SORTED)
         out["hi"], out["lo"], out["row"], out["kept"] = hi[order], lo[order], order, kept[order]
@@ -142,8 +142,8 @@ class ScatterDuplicates:
             [pa.array(duplicate), pa.array(source, pa.string()), pa.array(position, mask=~duplicate)],
             schema=SCHEMA,
         )
-        kept = read_columns(shard.filters, ["kept"]).column("kept").to_numpy()
-        sizes = read_columns(shard.documents, ["bytes"]).column("bytes").to_numpy()
+        kept = read_columns(shard.filters, ["kept"], shard.rows).column("kept").to_numpy()
+        sizes = read_columns(shard.documents, ["bytes"], shard.rows).column("bytes").to_numpy()
         funnel, _ = count_causes({CAUSE: duplicate[kept]}, sizes[kept])
         with ParquetShard(self.folder, f"{task.name}.parquet", SCHEMA) as parquet:
             parquet.write(batch)

@@ -71,19 +71,23 @@ class Ingest:
         names = [f.name for f in self.listing.files]
         shards: list[Shard] = []
         bad: list[BadRow] = []
-        totals = {"documents": 0, "bytes": 0, "raw_bytes": 0}
+        totals = {"rows": 0, "documents": 0, "bytes": 0, "raw_bytes": 0}
         changes: dict[str, int] = {}
         with contextlib.ExitStack() as stack:
             writer = self._open(stack, task.name, 0)
             batch_bytes = BATCH_BYTES if self.limit is None else min(BATCH_BYTES, self.limit)
             for rows, batch_bad in read_unit(self.listing.read, task.payload, batch_bytes):
                 bad += batch_bad
+                totals["rows"] += rows.num_rows + len(batch_bad)
                 batch, more_bad, changed, raw_bytes = self._documents(rows, names)
                 bad += more_bad
                 for key, value in changed.items():
                     changes[key] = changes.get(key, 0) + value
                 totals["raw_bytes"] += raw_bytes
                 if batch.num_rows:
+                    if writer.size >= self.shard_bytes:
+                        shards.append(writer.close())
+                        writer = self._open(stack, task.name, len(shards))
                     size = int(pc.sum(batch.column("bytes")).as_py())
                     totals["documents"] += batch.num_rows
                     totals["bytes"] += size
@@ -91,9 +95,8 @@ class Ingest:
                     writer.size += size
                 if self.limit is not None and totals["bytes"] >= self.limit:
                     break
-                if writer.size >= self.shard_bytes:
-                    shards.append(writer.close())
-                    writer = self._open(stack, task.name, len(shards))
+            if not totals["documents"]:
+                writer.write(pa.RecordBatch.from_pylist([], schema=SCHEMA))
             shards.append(writer.close())
         bad.sort(key=lambda b: (b.file, b.row))
         shards.append(self._quarantine(task.name, bad, names, totals, changes))
@@ -142,7 +145,7 @@ class Ingest:
             parquet.write(pa.RecordBatch.from_pylist(rows, schema=QUARANTINE))
         reasons = {str(r): Count(sum(b.reason == r for b in bad)) for r in Reason}
         kept = Count(totals["documents"], totals["bytes"])
-        funnel = Funnel(Count(kept.documents + len(bad), kept.bytes), kept, reasons, reasons)
+        funnel = Funnel(Count(totals["rows"], kept.bytes), kept, reasons, reasons)
         counts = {
             "raw_bytes": totals["raw_bytes"],
             **{f"normalized.{k}": v for k, v in sorted(changes.items())},

@@ -135,6 +135,7 @@ class Line:
             self._columns(artifacts, STAGES[1 : min(last, 3) + 1])
         if last >= 4:
             self._exact_duplicates(artifacts)
+            check_conservation(self.plan, artifacts)
             check_ceilings(self.plan, artifacts)
         if last >= 5:
             self._store(artifacts)
@@ -173,6 +174,7 @@ class Line:
         for name, units_done in expected.items():
             made = finish(self.root, self.plan.sources[name].ingest, units_done)
             artifacts[made.digest] = made
+        check_conservation(self.plan, artifacts)
         check_ceilings(self.plan, artifacts)
 
     def _unit_bytes(self) -> int:
@@ -267,9 +269,8 @@ class Line:
         self._engine("store", recipe, tasks)
         totals = dict.fromkeys(cells, 0)
         dropped: dict[str, dict[str, int]] = {}
-        for selected in (
-            shard for task, made in committed(folder).items() if task.startswith("selected/") for shard in made
-        ):
+        selections = committed(folder)
+        for selected in (made for shard in shards for made in selections[shard.name]):
             for cell, tokens in selected.counters["tokens"].items():
                 totals[cell] += tokens
             causes = dropped.setdefault(selected.counters["source"], {})

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from stages.columns import Columns
-from stages.filters import FILTERS, MeasureConfig, measure
+from stages.filters import FILTERS, MeasureConfig, length, measure
 from stages.filters import VERSION as MEASURE_VERSION
 from stages.kernels.words import WORDS
 from stages.recipe import Recipe
@@ -19,8 +19,9 @@ NO_TEXT = pa.array([], pa.large_string())
 
 
 def measure_configs(filters: Sequence[tuple[str, Any]]) -> dict[str, MeasureConfig]:
-    """What a source's filters need measured, by family."""
-    return {FILTERS[name].family: FILTERS[name].measure_config(config) for name, config in filters}
+    """What a source's filters need measured, by family; lengths are always measured."""
+    needed = {FILTERS[name].family: FILTERS[name].measure_config(config) for name, config in filters}
+    return {length.FAMILY: length.LengthMeasure(), **needed}
 
 
 @dataclass(frozen=True)

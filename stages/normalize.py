@@ -9,8 +9,8 @@ The rules, in the order in which they apply, each of which can be turned off or 
    PARAGRAPH SEPARATOR (U+2029). These are the mandatory breaks of UAX #14 and the newline functions of The Unicode
    Standard, section 5.8. Afterwards a line means the same to every filter, whatever splits it, and two words that only
    such a character kept apart are not joined. With the rule off all of them stay, under rule 1 as well.
-3. **spaces**: a run of more than ``max_space_run`` spaces and tabs keeps its first ``max_space_run``. The default of 100
-   is wider than any indentation or table column meant for reading.
+3. **spaces**: a run of more than ``max_space_run`` spaces and tabs keeps its first ``max_space_run``. The default
+   of 100 is wider than any indentation or table column meant for reading.
 4. **newline runs**: a run of more than ``max_newline_run`` LF keeps its first ``max_newline_run``.
 5. **strip**: white space (Unicode's White_Space, no-break and ideographic spaces included) is removed at both ends.
 6. **nfc**: Unicode Normalization Form C, of the Unicode version ``stages.kernels.nfc.UNICODE_VERSION``.

@@ -42,8 +42,14 @@ def read_yaml(path: Path) -> tuple[Any, Lines]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise UserError(f"{path}:{line}: not valid YAML: {error.problem}") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UserError(f"{path}:{line}: not valid YAML: {error.reason}") from None
     lines: Lines = {}
-    return _construct(node, (), lines, path), lines
+    try:
+        return _construct(node, (), lines, path), lines
+    except RecursionError:
+        raise UserError(f"{path}:1: not a spec: an alias that holds itself, or too deep") from None
 
 
 def _construct(node: yaml.Node | None, where: tuple[str | int, ...], lines: Lines, path: Path) -> Any:
@@ -57,6 +63,8 @@ def _construct(node: yaml.Node | None, where: tuple[str | int, ...], lines: Line
     result: dict[str, Any] = {}
     for key, value in node.value:
         line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise UserError(f"{path}:{line}: {_dotted(where) or 'spec'}: a key here is not a plain word")
         if key.value in result:
             raise UserError(f"{path}:{line}: {_dotted((*where, key.value))}: this key is here twice")
         lines[(*where, key.value)] = line
@@ -80,9 +88,8 @@ def load_spec(path: Path, model: type[Model]) -> Model:
 
 def _complaint(path: Path, lines: Lines, model: type[BaseModel], error: Any) -> str:
     where = tuple(error["loc"])
-    known = where
-    while known and known not in lines:
-        known = known[:-1]
+    named = _named(where, lines, error["type"])
+    known = named if named in lines else named[:-1]
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
         keys = _keys_at(model, where[:-1])
@@ -91,7 +98,16 @@ def _complaint(path: Path, lines: Lines, model: type[BaseModel], error: Any) -> 
         message = f"unknown key; {hint}"
     elif error["type"] == "missing":
         message = "this key is missing"
-    return f"{path}:{lines.get(known, 1)}: {_dotted(where) or 'spec'}: {message}"
+    return f"{path}:{lines.get(known, 1)}: {_dotted(named) or 'spec'}: {message}"
+
+
+def _named(where: tuple[str | int, ...], lines: Lines, kind: str) -> tuple[str | int, ...]:
+    """The keys of the file that a location leads through, without the steps that name a member of a union."""
+    named: tuple[str | int, ...] = ()
+    for i, step in enumerate(where):
+        if (*named, step) in lines or (i == len(where) - 1 and kind == "missing"):
+            named = (*named, step)
+    return named
 
 
 def _keys_at(model: type[BaseModel], where: tuple[str | int, ...]) -> list[str]:

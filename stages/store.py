@@ -89,12 +89,12 @@ class Select:
     def __call__(self, task: Task) -> None:
         shard: StoreShard = task.payload
         base = shard.base
-        kept = read_columns(base.filters, ["kept"]).column("kept").to_numpy()
-        duplicate = kept & read_columns(shard.duplicates, ["is_exact_duplicate"]).column(0).to_numpy()
+        kept = read_columns(base.filters, ["kept"], base.rows).column("kept").to_numpy()
+        duplicate = kept & read_columns(shard.duplicates, ["is_exact_duplicate"], base.rows).column(0).to_numpy()
         kept &= ~duplicate
-        documents = read_columns(base.documents, ["id", "bytes"])
+        documents = read_columns(base.documents, ["id", "bytes"], base.rows)
         hi, lo = ids_to_words(documents.column("id"))
-        lengths = read_columns(shard.counts, ["token_count"]).column(0).to_numpy()
+        lengths = read_columns(shard.counts, ["token_count"], base.rows).column(0).to_numpy()
         offsets = np.cumsum(lengths) - lengths
         rows = np.flatnonzero(kept)
         rows = rows[argsort_ids(hi[rows], lo[rows])]

@@ -6,6 +6,7 @@ written like one (`<|name|>`), are switched off for encoding. Added tokens that 
 spaces, stay.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -66,11 +67,20 @@ def _vocabulary(vocab: Any) -> dict[str, int]:
 
 
 @lru_cache(maxsize=1)
-def load_encoder(path: Path) -> Any:
-    """The reference encoder: no special tokens added, no control token recognized, no truncation, no padding."""
+def load_encoder(path: Path, sha256: str) -> Any:
+    """The reference encoder: no special tokens added, no control token recognized, no truncation, no padding.
+
+    Raises UserError when the file is gone or no longer the bytes of that digest.
+    """
     from tokenizers import Tokenizer
 
-    data = json.loads(path.read_bytes())
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise UserError(f"{path}: the tokenizer has changed while the build ran; build again")
+    data = json.loads(content)
     for token in data.get("added_tokens", []):
         token["special"] = token["special"] or _CONTROL.fullmatch(token["content"]) is not None
     data["truncation"] = data["padding"] = None
@@ -113,7 +123,7 @@ class Tokenize:
         documents, kept = inputs["documents"], inputs["filters"].column("kept")
         texts = documents.column("text").filter(kept)
         sizes = documents.column("bytes").filter(kept).to_numpy()
-        encoder = load_encoder(self.tokenizer.path)
+        encoder = load_encoder(self.tokenizer.path, self.tokenizer.sha256)
         data, kept_counts = [], []
         for start, stop in _chunks(sizes):
             chunk = texts.slice(start, stop - start).to_pylist()

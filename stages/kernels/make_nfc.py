@@ -1,6 +1,6 @@
 """Generator of the NFC table: ``python -m stages.kernels.make_nfc`` writes ``nfc-VERSION.npz`` beside itself.
 
-It reads the Unicode data of the package ``unicodedata2`` (a development aid, not a dependency), whose version of Unicode
+It reads the Unicode data of the package ``unicodedata2`` (a development aid, not a dependency), whose Unicode version
 becomes VERSION. Moving to a newer version changes what documents with newly assigned characters become: it is a change
 of ``stages.normalize.NORMALIZE_VERSION``.
 
@@ -8,7 +8,7 @@ Arrays, code points as uint32, each list ascending in its first array:
 
 - ``ccc_points, ccc``: code points whose canonical combining class is not 0, and the class (uint8).
 - ``suspects``: code points whose NFC_Quick_Check is No or Maybe (UAX #15, section 9).
-- ``decomposable, pieces``: code points with a canonical decomposition, and the full one, padded with zeros to 4 columns.
+- ``decomposable, pieces``: code points with a canonical decomposition, and the full one, zeros up to 4 columns.
   Hangul syllables are left out: they are computed (The Unicode Standard, section 3.12).
 - ``pairs, composites``: primary composites, keyed by ``first << 32 | second`` (uint64).
 """
@@ -56,4 +56,5 @@ def table(unicode: Any) -> dict[str, np.ndarray]:
 
 if __name__ == "__main__":
     source = importlib.import_module("unicodedata2")
-    np.savez_compressed(Path(__file__).with_name(f"nfc-{source.unidata_version}.npz"), **table(source))
+    arrays: dict[str, Any] = table(source)
+    np.savez_compressed(Path(__file__).with_name(f"nfc-{source.unidata_version}.npz"), **arrays)

@@ -1,8 +1,8 @@
 """Unicode Normalization Form C over a column of UTF-8, ``data: uint8[:]`` and ``offsets: int64[:]`` of n + 1 positions.
 
-Computed here, from the table ``nfc-18.0.0.npz``, and not by a library: the result then depends on no version of Python or
-Arrow, any run of combining marks takes linear time, and only the characters around a mark are touched. Bytes that are
-not UTF-8 are kept, each standing for a character of its own that nothing combines with.
+Computed here, from the table ``nfc-18.0.0.npz``, and not by a library: the result then depends on no version of
+Python or Arrow, no run of combining marks takes quadratic time, and only the characters around a mark are touched.
+Bytes that are not UTF-8 are kept, each standing for a character of its own that nothing combines with.
 
 Definitions and Hangul arithmetic: The Unicode Standard, sections 3.11 and 3.12; quick check: UAX #15, section 9.
 """
@@ -28,8 +28,8 @@ class Composition(NamedTuple):
 
     ``quick: uint8[POINTS + 256]`` is 0 for a character that starts a new segment, SUSPECT where NFC_Quick_Check is No
     or Maybe, else the combining class; ``classes: uint8[POINTS + 256]`` are the combining classes; ``decomposition:
-    int16[POINTS + 256]`` is the row + 1 in ``pieces: uint32[:, 4]``, 0 without a decomposition; ``pairs: uint64[:]``
-    is sorted, ``composites: uint32[:]`` belongs to it.
+    int16[POINTS + 256]`` is the row + 1 in ``pieces: uint32[:, 4]``, 0 without a decomposition; ``pairs:
+    uint32[SLOTS, 3]`` is a hash table of (first, second, primary composite), linear probing, zeros in a free slot.
     """
 
     quick: np.ndarray
@@ -61,7 +61,7 @@ def composition() -> Composition:
 
 @njit(cache=True, nogil=True)
 def decode(word, room):  # type: ignore[no-untyped-def]
-    """The first code point of a little-endian ``word: uint64`` of which ``room`` bytes belong to the text, and its length.
+    """The first code point, and its length, of a little-endian ``word: uint64``; ``room`` bytes belong to the text.
 
     ``(POINTS + byte, 1)`` where no UTF-8 sequence starts. Takes no array: a call with one would count references.
     """
@@ -222,7 +222,7 @@ def _compose_segment(data, start, end, out, o, points, classes, decomposition, p
 def compose(data, offsets, needs, quick, classes, decomposition, pieces, pairs):  # type: ignore[no-untyped-def]
     """Bring the documents marked COMPOSE into NFC and copy the others.
 
-    Returns ``(data: uint8[:], offsets: int64[n + 1] from 0, changed: bool[n])``. The tables are those of ``composition()``.
+    Returns ``(data: uint8[:], offsets: int64[n + 1] from 0, changed: bool[n])``. The tables: ``composition()``.
     A segment starts at a character that never combines with what stands before it; only segments that fail the quick
     check are decomposed and composed again.
     """
@@ -277,9 +277,7 @@ def compose(data, offsets, needs, quick, classes, decomposition, pieces, pairs):
                 points[0] = starter
                 after = _encode(points, 1, out, o)
             else:
-                after = _compose_segment(
-                    data, segment, i, out, o, points, classes, decomposition, pieces, pairs
-                )
+                after = _compose_segment(data, segment, i, out, o, points, classes, decomposition, pieces, pairs)
             same = after - o == i - segment
             for k in range(after - o):
                 same = same and out[o + k] == data[segment + k]

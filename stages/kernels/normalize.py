@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-from stages.kernels.nfc import COMPOSE, POINTS, SUSPECT, composition, copy, decode, decode_at, tail_word
+from stages.kernels.nfc import COMPOSE, SUSPECT, composition, copy, decode, decode_at, tail_word
 from stages.kernels.xxh3 import load_u64, store_u64
 
 CLEAN, TRIM = 1, 4
@@ -273,5 +273,3 @@ def clean(data, offsets, needs, newlines, controls, max_space_run, max_newline_r
             o = copy(data, start, end, out, o)
         ends[row + 1] = o
     return out[:o], ends, changed
-
-

@@ -54,9 +54,7 @@ def _argsort(hi, lo):  # type: ignore[no-untyped-def]
             for j in range(first + 1, end):
                 key, row = keys[j], order[j]
                 k = j
-                while k > first and (
-                    keys[k - 1] > key or (keys[k - 1] == key and lo[order[k - 1]] > lo[row])
-                ):
+                while k > first and (keys[k - 1] > key or (keys[k - 1] == key and lo[order[k - 1]] > lo[row])):
                     keys[k], order[k] = keys[k - 1], order[k - 1]
                     k -= 1
                 keys[k], order[k] = key, row
@@ -78,7 +76,7 @@ def _group_starts(hi, lo, order):  # type: ignore[no-untyped-def]
 
 
 def argsort_ids(hi: np.ndarray, lo: np.ndarray) -> np.ndarray:
-    """``int64[n]``: the rows in ascending order of the unsigned 128-bit id ``hi << 64 | lo``; equal ids keep their order.
+    """``int64[n]``: the rows in ascending order of the unsigned id ``hi << 64 | lo``; equal ids keep their order.
 
     The same as ``np.lexsort((lo, hi))``. One scatter by the upper bits of ``hi`` into about n / 4 buckets, then a sort
     in each: linear time for ids that are as good as random, n log n for any others. Needs 18 bytes a row beside the

@@ -51,7 +51,7 @@ def mix(a: np.uint64, b: np.uint64) -> np.uint64:
     a = a ^ _A
     b = b ^ _B
     low = a * b
-    high: np.uint64 = _high_product(a, b)  # type: ignore[call-arg]
+    high: np.uint64 = _high_product(a, b)
     folded = (low ^ high) * _C
     return folded ^ (folded >> np.uint64(32))
 
@@ -60,7 +60,7 @@ def mix(a: np.uint64, b: np.uint64) -> np.uint64:
 def times(a: np.uint64, b: np.uint64) -> np.uint64:
     """a * b modulo `PRIME`, for a and b below it."""
     low = a * b
-    high: np.uint64 = _high_product(a, b)  # type: ignore[call-arg]
+    high: np.uint64 = _high_product(a, b)
     total = (low & PRIME) + ((low >> _61) | (high << _3))
     return total - PRIME if total >= PRIME else total
 
@@ -85,7 +85,8 @@ def reduce(total: np.uint64) -> np.uint64:
 def digest_power(chars: Int) -> np.uint64:
     """BASE^chars modulo `PRIME`."""
     if chars < 64:
-        return _POWERS[chars]
+        result: np.uint64 = _POWERS[chars]
+        return result
     result = np.uint64(1)
     square = BASE
     while chars > 0:

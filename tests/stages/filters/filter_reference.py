@@ -1,4 +1,4 @@
-"""The counts of `stages.kernels.document` in plain Python strings: slow, short, and sharing no code with the kernels."""
+"""The counts of `stages.kernels.document` in plain Python strings, sharing no code with the kernels."""
 
 import re
 from collections import Counter
