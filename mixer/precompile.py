@@ -11,7 +11,10 @@ from pathlib import Path
 from mixer.build import Build
 from stages.engine import LocalEngine
 
-TEXT = "Ein kleiner Text, \u4e00\u4e9b\u8bcd\u8bed, cafe\u0301 and some words.\r\nAnother line of it; and a third one.\n" * 8
+TEXT = (
+    "Ein kleiner Text, \u4e00\u4e9b\u8bcd\u8bed, cafe\u0301 and some words.\r\nAnother line of it; and a third one.\n"
+    * 8
+)
 CORPUS = """
 corpus: tiny
 tokenizer: {file: tokenizer.json, end_of_text: <|endoftext|>}

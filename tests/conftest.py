@@ -3,7 +3,8 @@
 import inspect
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -11,6 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
+
+from stages.artifact import Artifact
+from stages.corpus import CorpusSpec
+from stages.line import CorpusPlan, Line, plan_corpus
+from stages.specfile import load_spec
+from stages.task import Task
 
 GOLDEN = Path(__file__).parent / "golden"
 MODULES = ("argparse", "calendar", "csv", "difflib", "fractions", "heapq", "json", "pathlib", "random", "textwrap")
@@ -122,3 +129,97 @@ def write_specs(tiny_corpus: Path, tiny_tokenizer: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def build_mixture() -> Callable[..., Path]:
+    """`build_mixture(spec, out, **options)` builds in this process and returns the path of the manifest; the options
+    are those of `mixer.build.Build`, and `until`. `made` in the options is a list that receives the stages that had
+    work."""
+    from mixer.build import Build
+    from mixer.cli.progress import PlainProgress
+    from stages.engine import LocalEngine
+
+    def build(spec: Path, out: Path, *, until: str = "mixture", made: list[str] | None = None, **options: Any) -> Path:
+        with LocalEngine(out / "logs", 1, PlainProgress()) as engine:
+            job = Build(spec, out, out / "cache", lambda: engine, **options)
+            path = job.run(until)
+        if made is not None:
+            made += job.made
+        return path if path is not None else out
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def tiny_specs(tmp_path_factory: pytest.TempPathFactory, write_specs: Callable[..., Path]) -> Path:
+    """The mixture spec that `tiny_build` is made from: two phases, more than one epoch of the docstrings."""
+    phases = [
+        {"name": "early", "share": "75%"},
+        {"name": "late", "share": "25%", "weights": {"manual": "0.25", "docstrings": "0.75"}},
+    ]
+    return write_specs(tmp_path_factory.mktemp("specs"), phases=phases, budget=153_700, validation="5%")
+
+
+@pytest.fixture(scope="session")
+def tiny_build(tmp_path_factory: pytest.TempPathFactory, tiny_specs: Path, build_mixture: Callable[..., Path]) -> Path:
+    """The manifest of a built mixture. Other tests must not write here; `shutil.copytree` its `parents[2]`, the build
+    folder, first."""
+    return build_mixture(tiny_specs, tmp_path_factory.mktemp("build"))
+
+
+@dataclass
+class InlineEngine:
+    """Runs tasks at once in this process, and notes their stages and names."""
+
+    ran: list[tuple[str, str]] = field(default_factory=list)
+
+    def run(self, stage: str, log: str, tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            task.work(task)
+            self.ran.append((stage, task.name))
+
+
+@dataclass
+class Built:
+    """What a line made: below `root`, by its plan, with an engine that tells what it ran."""
+
+    root: Path
+    plan: CorpusPlan
+    artifacts: dict[str, Artifact]
+    engine: InlineEngine
+
+    @property
+    def store(self) -> Artifact:
+        return self.artifacts[self.plan.store.digest]
+
+    @property
+    def exact_duplicates(self) -> Artifact:
+        return self.artifacts[self.plan.exact_duplicates.digest]
+
+    def of(self, source: str, stage: str) -> Artifact:
+        """The artifact of a source's own stage."""
+        plan = self.plan.sources[source]
+        recipes = {"ingest": plan.ingest} | {c.recipe.stage: c.recipe for c in plan.columns}
+        return self.artifacts[recipes[stage].digest]
+
+
+@pytest.fixture(scope="session")
+def run_line(write_specs: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Built]:
+    """`run_line(folder, until="store", sample=None, **corpus)` runs the line of the tiny corpus below `folder`; keys
+    of `corpus` are merged into the corpus spec as `write_specs` does."""
+    cache = tmp_path_factory.mktemp("cache")
+
+    def run(folder: Path, until: str = "store", sample: int | None = None, **corpus: Any) -> Built:
+        write_specs(folder, corpus=corpus)
+        plan = plan_corpus(load_spec(folder / "corpus.yaml", CorpusSpec), folder, cache, sample)
+        engine = InlineEngine()
+        return Built(folder / "build", plan, Line(plan, folder / "build", lambda: engine).run(until), engine)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def tiny_line(run_line: Callable[..., Built], tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The tiny corpus, built once; other tests must not write there."""
+    return run_line(tmp_path_factory.mktemp("line"))

@@ -258,8 +258,7 @@ def golden_orders() -> list[Order]:
 
 def test_the_order_changes_only_with_its_version() -> None:
     digests = tuple(
-        hashlib.sha256(order.domains(0, len(order)).astype("<i2").tobytes()).hexdigest()
-        for order in golden_orders()
+        hashlib.sha256(order.domains(0, len(order)).astype("<i2").tobytes()).hexdigest() for order in golden_orders()
     )
     assert digests == GOLDEN[ORDER_VERSION]
 

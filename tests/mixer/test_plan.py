@@ -183,9 +183,7 @@ def test_each_proposed_change_makes_the_mixture_feasible(case: tuple[MixtureSpec
 
     weight = Fraction(share) / 100
     weights = {"short": weight, "rest": 1 - weight}
-    lighter = spec.model_copy(
-        update={"phases": tuple(p.model_copy(update={"weights": weights}) for p in spec.phases)}
-    )
+    lighter = spec.model_copy(update={"phases": tuple(p.model_copy(update={"weights": weights}) for p in spec.phases)})
     check_supply(lighter, plan_mixture(lighter, lighter.budget), supply)
 
     check_supply(spec, plan_mixture(spec, budget), supply)
@@ -211,7 +209,7 @@ def test_the_budget_of_a_sample_is_feasible_and_cannot_be_raised(
     try:
         budget = feasible_budget(spec, supply)
     except UserError as error:
-        assert re.search(r"too small for one sequence|leave it none", str(error))  # noqa: PT017
+        assert re.search(r"too small for one sequence|leave it none", str(error))
         return
     assert 0 < budget <= spec.budget
     check_supply(spec, plan_mixture(spec, budget), supply)

@@ -180,9 +180,7 @@ def test_a_mistake_in_the_corpus_spec_names_that_file(tmp_path: Path, write_spec
     path = write_specs(tmp_path, corpus={"sources": {"reference": {"license": "MIT"}}})
     corpus = tmp_path / "corpus.yaml"
     line = line_of(corpus, "license")
-    assert (
-        f"{corpus}:{line}: sources.reference.license: unknown key; did you mean 'licence'?" in message(path)
-    )
+    assert f"{corpus}:{line}: sources.reference.license: unknown key; did you mean 'licence'?" in message(path)
 
 
 def test_a_key_that_is_there_twice(tmp_path: Path, write_specs: Callable[..., Path]) -> None:

@@ -145,9 +145,11 @@ def test_a_lost_row_names_source_and_stage(run):
         run(Size(lose=1), Decide())
 
 
-def test_other_columns_than_announced_are_a_mistake(run):
+def test_other_columns_than_announced_are_a_mistake(run, monkeypatch):
+    whole = Size.columns
+    monkeypatch.setattr(Size, "columns", lambda self, i: Columns(whole(self, i).batch.rename_columns(["sizes"])))
     with pytest.raises(TypeError, match="are not the stage's"):
-        run(replace(Size(), schema=pa.schema([("size", pa.int32())])))
+        run(Size())
 
 
 def rewrite(run, sizes):

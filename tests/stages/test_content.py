@@ -94,7 +94,9 @@ def test_any_changed_value_counts(name, row):
     assert content_digest(table(changed)) != content_digest(table(ROWS))
 
 
-@pytest.mark.parametrize("options", [{}, {"row_group_size": 1}, {"compression": "none"}, {"use_dictionary": False}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"row_group_size": 1}, {"compression": "none"}, {"use_dictionary": False}], ids=str
+)
 def test_parquet_reads_back_with_the_same_digest(options):
     sink = io.BytesIO()
     pq.write_table(table(ROWS), sink, **options)

@@ -83,13 +83,17 @@ def test_ids_are_big_endian_words(ids, data):
 
 
 def test_order_of_words_is_order_of_ids():
-    ids = sorted([b"\0" * 16, b"\xff" * 16, b"\x80" + b"\0" * 15, b"\0" * 8 + b"\xff" * 8, b"\0" * 7 + b"\1" + b"\0" * 8])
+    ids = sorted(
+        [b"\0" * 16, b"\xff" * 16, b"\x80" + b"\0" * 15, b"\0" * 8 + b"\xff" * 8, b"\0" * 7 + b"\1" + b"\0" * 8]
+    )
     hi, lo = ids_to_words(pa.array(ids, pa.binary(16)))
     assert np.lexsort((lo, hi)).tolist() == list(range(len(ids)))
     assert hi.dtype == lo.dtype == np.uint64
 
 
 def test_quarantine_is_no_document_shard(tmp_path):
-    shards = tuple(Shard(name, 0, "", ()) for name in ("documents/00000-000", "documents/00000-001", "quarantine/00000"))
+    shards = tuple(
+        Shard(name, 0, "", ()) for name in ("documents/00000-000", "documents/00000-001", "quarantine/00000")
+    )
     found = document_shards(Artifact(tmp_path, "", {}, shards, {}))
     assert [shard_name(s) for s in found] == ["00000-000", "00000-001"]

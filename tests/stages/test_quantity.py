@@ -32,7 +32,9 @@ def test_amounts_above_2_to_53_keep_every_digit():
     assert parse_amount("9007199254740993") == 9007199254740993
 
 
-@pytest.mark.parametrize("text", ["", "-1", "1e6", "20m", "1.2.3", "1.5", "M", "٣", "0x10", True, 2.0, None, [], "1 MB"])
+@pytest.mark.parametrize(
+    "text", ["", "-1", "1e6", "20m", "1.2.3", "1.5", "M", "٣", "0x10", True, 2.0, None, [], "1 MB"]
+)
 def test_what_is_no_amount(text):
     with pytest.raises(ValueError, match="amount|whole"):
         parse_amount(text)

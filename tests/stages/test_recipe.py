@@ -19,7 +19,9 @@ VALUES = st.recursive(
 
 
 def test_canonical_json():
-    assert canonical_json({"b": [1, 2.5, None, True], "a": "é\u2028"}) == '{"a":"é\u2028","b":[1,2.5,null,true]}'.encode()
+    assert (
+        canonical_json({"b": [1, 2.5, None, True], "a": "é\u2028"}) == '{"a":"é\u2028","b":[1,2.5,null,true]}'.encode()
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {"a": [-float("inf")]}])
@@ -62,7 +64,9 @@ def test_the_name_is_no_part_of_the_digest_and_everything_else_is():
 def test_hash_seed_leaves_no_trace():
     code = "from stages.recipe import digest_of; print(digest_of({k: [k] for k in {'a', 'b', 'c', 'd', 'e'}}))"
     seen = {
-        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": s, "PYTHONPATH": "."}, capture_output=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": s, "PYTHONPATH": "."}, capture_output=True, check=True
+        ).stdout
         for s in ("1", "2")
     }
     assert len(seen) == 1

@@ -123,7 +123,9 @@ def test_every_mistake_is_listed(complaint):
     ]
 
 
-@pytest.mark.parametrize("text", ["name: [\n", "name: a\n\tb: c\n", "name: a\n---\nname: b\n", "name: 'a\0'\n", "a: *b\n"])
+@pytest.mark.parametrize(
+    "text", ["name: [\n", "name: a\n\tb: c\n", "name: a\n---\nname: b\n", "name: 'a\0'\n", "a: *b\n"]
+)
 def test_what_is_not_yaml(complaint, text):
     (said,) = complaint(text)
     assert "not valid YAML" in said
