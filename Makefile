@@ -10,7 +10,7 @@ SPEC := mixtures/$(MIX).yaml
 MANIFEST := $(OUT)/latest/$(MIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build sample plan inspect verify bench test lint format clean
+.PHONY: help build sample plan inspect verify bench test lint format docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ lint: $(VENV)/dev ## ruff, its formatter, mypy
 format: $(VENV)/dev ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/ready ## write docs/cli.md from the commands
+	$(BIN)/python -m mixer.cli.reference > docs/cli.md
 
 clean: ## remove the build folder (not the environment)
 	rm -rf $(OUT)

@@ -16,7 +16,7 @@ from mixer.order import ORDER_VERSION
 from mixer.plan import Plan, Supply, check_supply, feasible_budget, plan_mixture
 from mixer.shards import Mixture, WriteTrain, WriteValidation, mixture_recipe, plan_shards
 from mixer.spec import MixtureSpec, load_mixture
-from mixer.streams import Domain, Split, WriteStream, split_recipe, stream_recipe, stream_tasks, supply_of
+from mixer.streams import Domain, Split, WriteStream, split_recipe, stream_recipe, stream_tasks, supply_of, whole_epochs
 from stages.artifact import Artifact, committed, find, finish, write_json
 from stages.corpus import CorpusSpec
 from stages.line import STAGES, CorpusPlan, Engine, Line, plan_corpus
@@ -116,7 +116,7 @@ class Build:
     def _mixture(self, store: Artifact, plan: Plan, supply: dict[str, Supply]) -> Mixture:
         streams, todo, width = {}, [], store.recipe["config"]["dtype"]
         for domain in self.domains:
-            epochs = max(1, -(-plan.planned(domain.name) * plan.sequence_length // max(1, supply[domain.name].tokens)))
+            epochs = whole_epochs(plan.planned(domain.name) * plan.sequence_length, supply[domain.name].tokens)
             recipe = stream_recipe(domain, store.digest, self.spec.seed, self.spec.validation, epochs)
             found = find(self.root, recipe)
             if found is None:

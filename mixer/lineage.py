@@ -5,7 +5,6 @@ records ties the specs to what was built, without any data.
 """
 
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,23 @@ from mixer.plan import Plan
 from mixer.shards import Mixture, mixture_recipe
 from mixer.spec import MixtureSpec
 from mixer.streams import Domain, split_recipe, stream_recipe, whole_epochs
-from stages import ingest
 from stages.artifact import Artifact
 from stages.corpus import CorpusSpec
-from stages.filtering import Filtering
-from stages.line import CorpusPlan, SourcePlan, sample_limits
-from stages.metrics import Metrics, measure_configs
+from stages.line import CorpusPlan, plan_source
 from stages.recipe import Recipe
 from stages.sources.identity import Identity
 from stages.sources.listing import Listing
-from stages.tokenizing import Tokenize, TokenizerFile
+from stages.tokenizing import TokenizerFile
 
 
 def recipes_of(manifest: Mapping[str, Any], corpus: CorpusSpec, spec: MixtureSpec, plan: Plan) -> list[Recipe]:
-    """The recipes of all stages, in the order of a manifest's `stages`."""
+    """The recipes of all stages, in the order of a manifest's `stages`.
+
+    Raises KeyError when the manifest lacks a source of the corpus or a domain of the mixture.
+    """
     line = _line(manifest, corpus)
     store = Artifact(Path(), line.store.digest, {}, (), {})
-    domains = tuple(Domain(name, tuple(d["cells"])) for name, d in sorted(manifest["domains"].items()))
+    domains = tuple(Domain(name, tuple(sorted(d.cells))) for name, d in sorted(spec.domains.items()))
     streams = []
     for domain in domains:
         unique = manifest["domains"][domain.name]["realized"]["unique_tokens"]
@@ -38,7 +37,7 @@ def recipes_of(manifest: Mapping[str, Any], corpus: CorpusSpec, spec: MixtureSpe
         streams.append(stream_recipe(domain, store.digest, spec.seed, spec.validation, epochs))
     made = {d.name: Artifact(Path(), r.digest, {}, (), {}) for d, r in zip(domains, streams, strict=True)}
     mixture = Mixture(domains, plan.counts, plan.sequence_length, manifest["tokenizer"]["dtype"], store, made)
-    split = split_recipe(spec.mixture, store.digest, Fraction(spec.validation))
+    split = split_recipe(spec.mixture, store.digest, spec.validation)
     return [*line.recipes(), split, *streams, mixture_recipe(spec.mixture, mixture, ORDER_VERSION)]
 
 
@@ -48,12 +47,6 @@ def _line(manifest: Mapping[str, Any], corpus: CorpusSpec) -> CorpusPlan:
     plans = {}
     for name, source in sorted(corpus.sources.items()):
         identity = Identity(manifest["sources"][name]["identity"], ())
-        first = ingest.recipe(
-            name, identity.digest, source.normalize, source.max_document, corpus.shard_bytes, sample_limits(sample)
-        )
-        metrics = Metrics(name, first.digest, measure_configs(source.filters))
-        filters = Filtering(name, metrics.recipe.digest, source.filters)
-        tokens = Tokenize(name, first.digest, filters.recipe.digest, tokenizer)
         listing = Listing(name, source.read, ())
-        plans[name] = SourcePlan(name, source, listing, identity, first, metrics, filters, tokens)
+        plans[name] = plan_source(name, source, corpus.shard_bytes, tokenizer, listing, identity, sample)
     return CorpusPlan(corpus, tokenizer, plans, sample)

@@ -141,13 +141,15 @@ class ManifestShard(_Part):
 
 
 class StageRecord(_Part):
-    """A stage's artifact: its recipe digest, the content digest over its shards, and its folder in the build."""
+    """A stage's artifact: its recipe digest, the content digest over its shards, the digest of its counters, and its
+    folder in the build."""
 
     stage: str
     name: str
     version: int
     digest: str
     content: str
+    counters: str
     rows: int
     folder: str
 
@@ -188,7 +190,7 @@ class Manifest(_Part):
     software: Software
     mixture: str
     root: str
-    sample: bool
+    sample: int | None = Field(description="Units read of each source for a sample; null for a whole build.")
     totals: Totals
     tokenizer: TokenizerRecord
     specs: dict[Literal["mixture", "corpus"], SpecRecord]
@@ -222,7 +224,7 @@ def make_manifest(facts: Facts) -> dict[str, Any]:
         "schema": SCHEMA,
         "software": {"name": "mixer", "version": version("mixer")},
         "mixture": facts.spec.mixture,
-        "sample": facts.line.sample is not None,
+        "sample": facts.line.sample,
         "totals": {
             "budget": plan.budget,
             "sequence_length": plan.sequence_length,
@@ -242,7 +244,7 @@ def make_manifest(facts: Facts) -> dict[str, Any]:
         "sources": _sources(facts),
         "cells": cells_of(facts.artifacts[facts.line.store.digest]),
         "domains": _domains(facts),
-        "phases": _phases(plan),
+        "phases": phases_of(plan),
         "shards": [_shard(facts.written, s) for s in facts.written.shards],
         "stages": _stages(facts),
     }
@@ -289,8 +291,7 @@ def _sources(facts: Facts) -> dict[str, Any]:
             "identity": plan.identity.digest,
             "licence": plan.spec.licence,
             "homepage": plan.spec.homepage,
-            "files": len(plan.listing.files),
-            "raw_bytes": sum(f.bytes for f in plan.listing.files),
+            **facts.artifacts[plan.ingest.digest].counters,
             "documents": stages["ingest"].entered.documents,
             "funnel": funnel,
         }
@@ -334,7 +335,8 @@ def _domains(facts: Facts) -> dict[str, Any]:
     return domains
 
 
-def _phases(plan: Plan) -> list[dict[str, Any]]:
+def phases_of(plan: Plan) -> list[dict[str, Any]]:
+    """The phases of a manifest, from the plan."""
     phases, first = [], 0
     for phase in plan.phases:
         domains = {d: {"asked": str(phase.asked[d]), "sequences": phase.planned[d]} for d in plan.domains}
@@ -370,11 +372,17 @@ def _stages(facts: Facts) -> list[dict[str, Any]]:
                 "version": artifact.recipe["version"],
                 "digest": artifact.digest,
                 "content": artifact.content,
+                "counters": counters_digest(artifact),
                 "rows": artifact.rows,
                 "folder": f"{stage}/{folder}",
             }
         )
     return records
+
+
+def counters_digest(artifact: Artifact) -> str:
+    """The digest of everything that an artifact has counted."""
+    return digest_of([artifact.counters, [[s.name, s.counters] for s in artifact.shards]])
 
 
 def write_manifest(path: Path, data: dict[str, Any]) -> None:

@@ -87,6 +87,11 @@ def supply_of(split: Artifact, store: Artifact, domains: Sequence[Domain]) -> di
     return supply
 
 
+def whole_epochs(tokens: int, unique: int) -> int:
+    """How many passes over `unique` tokens a stream of at least so many tokens is written with."""
+    return max(1, -(-tokens // max(1, unique)))
+
+
 def stream_recipe(domain: Domain, store: str, seed: int, validation: Fraction, epochs: int) -> Recipe:
     """The recipe of a domain's stream of that many epochs."""
     config = {

@@ -9,15 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
-from mixer.manifest import read_manifest, root_digest
-from mixer.plan import plan_mixture
+from mixer.lineage import recipes_of
+from mixer.manifest import counters_digest, phases_of, read_manifest, root_digest
+from mixer.plan import Plan, Supply, check_supply, feasible_budget, max_epochs, plan_mixture
 from mixer.recount import recount_cells, recount_funnel, recount_shard, recount_supply
 from mixer.spec import MixtureSpec
 from stages.artifact import Artifact, parse_artifact, sha256_of
 from stages.content import ContentDigest
+from stages.corpus import CorpusSpec
 from stages.errors import UserError
 from stages.recipe import digest_of
+from stages.tokenizing import TokenizerFile
 
 
 def verify(path: Path) -> tuple[list[str], list[str]]:
@@ -28,7 +32,7 @@ def verify(path: Path) -> tuple[list[str], list[str]]:
     """
     path = path / "manifest.json" if path.is_dir() else path
     manifest = read_manifest(path)
-    wrong = list(_check_root(manifest)) + list(_check_plan(manifest))
+    wrong = list(_check_root(manifest)) + _check_specs(manifest)
     shards = list(_each(lambda s: _check_shard(path.parent, s), manifest["shards"]))
     wrong += [w for found in shards for w in found]
     wrong += _check_totals(manifest)
@@ -76,45 +80,79 @@ def _check_root(manifest: Mapping[str, Any]) -> Iterator[str]:
             yield f"manifest: specs.{name}.digest says {record['digest']}, but the spec hashes to {found}"
 
 
-def _check_plan(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Compile the spec again and compare the integers."""
-    spec = MixtureSpec.model_validate(manifest["specs"]["mixture"]["spec"])
-    totals = manifest["totals"]
-    plan = plan_mixture(spec, totals["budget"] if manifest["sample"] else None)
-    first = 0
-    phases = []
-    for phase in plan.phases:
-        domains = {d: {"asked": str(phase.asked[d]), "sequences": phase.planned[d]} for d in plan.domains}
-        phases.append({"name": phase.name, "first": first, "sequences": phase.sequences, "domains": domains})
-        first += phase.sequences
-    yield from differences(manifest["phases"], phases, "phases")
-    said = {
-        k: totals[k]
-        for k in ("budget", "sequence_length", "sequences", "tokens", "unused_tokens", "seed", "validation")
-    }
+def _check_specs(manifest: Mapping[str, Any]) -> list[str]:
+    """Compile the specs again and compare the integers, what was copied from the specs, and the recipes."""
+    try:
+        spec = MixtureSpec.model_validate(manifest["specs"]["mixture"]["spec"])
+        corpus = CorpusSpec.model_validate(manifest["specs"]["corpus"]["spec"])
+        supply = {name: _supply(domain) for name, domain in manifest["domains"].items()}
+        plan = plan_mixture(spec, feasible_budget(spec, supply) if manifest["sample"] else None)
+        check_supply(spec, plan, supply)
+        recipes = recipes_of(manifest, corpus, spec, plan)
+    except ValidationError as error:
+        first = error.errors()[0]
+        return [f"manifest: specs: {'.'.join(map(str, first['loc']))}: {first['msg']}"]
+    except UserError as error:
+        return [f"manifest: its mixture spec cannot be planned again: {error}"]
+    except KeyError as error:
+        return [f"manifest: {error} is in its specs and not in its numbers"]
     tokens = plan.sequences * plan.sequence_length
-    yield from differences(
-        said,
-        {
-            "budget": plan.budget,
-            "sequence_length": plan.sequence_length,
-            "sequences": plan.sequences,
-            "tokens": tokens,
-            "unused_tokens": plan.budget - tokens,
-            "seed": spec.seed,
-            "validation": str(spec.validation),
+    totals = {
+        "budget": plan.budget,
+        "sequence_length": plan.sequence_length,
+        "sequences": plan.sequences,
+        "tokens": tokens,
+        "unused_tokens": plan.budget - tokens,
+        "seed": spec.seed,
+        "validation": str(spec.validation),
+    }
+    domains = {name: _planned(spec, plan, name, supply[name]) for name in plan.domains}
+    said = {
+        n: {k: v for k, v in d.items() if k not in ("realized", "validation")} for n, d in manifest["domains"].items()
+    }
+    sources = {name: {"licence": s.licence, "homepage": s.homepage} for name, s in corpus.sources.items()}
+    copied = {n: {k: s[k] for k in ("licence", "homepage")} for n, s in manifest["sources"].items()}
+    stages = [
+        {"stage": r.stage, "name": r.name, "version": r.version, "digest": r.digest, "folder": r.folder}
+        for r in recipes
+    ]
+    recorded = [
+        {k: record[k] for k in ("stage", "name", "version", "digest", "folder")} for record in manifest["stages"]
+    ]
+    return [
+        *differences(manifest["mixture"], spec.mixture, "mixture"),
+        *differences(manifest["totals"], totals, "totals"),
+        *differences(manifest["phases"], phases_of(plan), "phases"),
+        *differences(said, domains, "domains"),
+        *differences(copied, sources, "sources"),
+        *differences(manifest["tokenizer"]["dtype"], _width(manifest["tokenizer"]["vocabulary"]), "tokenizer.dtype"),
+        *differences(recorded, stages, "stages"),
+    ]
+
+
+def _supply(domain: Mapping[str, Any]) -> Supply:
+    real, held = domain["realized"], domain["validation"]
+    return Supply(real["documents"], real["unique_tokens"], held["documents"], held["tokens"])
+
+
+def _planned(spec: MixtureSpec, plan: Plan, name: str, supply: Supply) -> dict[str, Any]:
+    """What a manifest says of a domain before anything is written."""
+    planned = plan.planned(name)
+    return {
+        "cells": sorted(spec.domains[name].cells),
+        "max_epochs": str(max_epochs(spec, name)),
+        "asked": {"weight": str(plan.asked(name))},
+        "planned": {
+            "weight": str(Fraction(planned, plan.sequences)),
+            "sequences": planned,
+            "tokens": planned * plan.sequence_length,
+            "epochs": str(plan.epochs(name, supply)),
         },
-        "totals",
-    )
-    for name, domain in manifest["domains"].items():
-        planned = {
-            "weight": str(Fraction(plan.planned(name), plan.sequences)),
-            "sequences": plan.planned(name),
-            "tokens": plan.planned(name) * plan.sequence_length,
-        }
-        said = {k: domain["planned"][k] for k in planned}
-        yield from differences(said, planned, f"domains.{name}.planned")
-        yield from differences(domain["asked"], {"weight": str(plan.asked(name))}, f"domains.{name}.asked")
+    }
+
+
+def _width(vocabulary: int) -> str:
+    return TokenizerFile(Path(), "", 0, vocabulary).dtype.str
 
 
 def _check_shard(folder: Path, shard: Mapping[str, Any]) -> list[str]:
@@ -192,6 +230,8 @@ def _check_artifact(folder: Path, record: Mapping[str, Any]) -> tuple[list[str],
         wrong.append(f"{folder}: is the artifact {digest_of(artifact.recipe)}, not {record['digest']}")
     if artifact.content != record["content"]:
         wrong.append(f"{folder}: its content is {artifact.content}, not {record['content']}")
+    if (counters := counters_digest(artifact)) != record["counters"]:
+        wrong.append(f"{folder}: its counters hash to {counters}, not {record['counters']}")
     if artifact.rows != record["rows"]:
         wrong.append(f"{folder}: has {artifact.rows} rows, not {record['rows']}")
     files = [(folder / f.path, f) for shard in artifact.shards for f in shard.files]
@@ -230,6 +270,8 @@ def _recount(manifest: Mapping[str, Any], artifacts: Mapping[str, Artifact]) -> 
             wrong += differences(source["funnel"], funnel, f"sources.{name}.funnel")
             rows = funnel[0]["entered"]["documents"]
             wrong += differences(source["documents"], rows, f"sources.{name}.documents")
+            raw = own["ingest"].counters
+            wrong += differences({k: source[k] for k in ("files", "raw_bytes")}, raw, f"sources.{name}")
         wrong += differences(manifest["cells"], recount_cells(store), "cells")
         for name, domain in manifest["domains"].items():
             supply = recount_supply(store, domain["cells"], Fraction(manifest["totals"]["validation"]))

@@ -19,7 +19,7 @@ class ContentDigest:
     """Accumulates record batches of one schema; `hexdigest()` at the end. Nested columns are lists and structs."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self.columns = [(f.name, _logical(f.type), _Column()) for f in schema]
+        self.columns = [(f.name, _logical(f.type), _Column(f.type)) for f in schema]
         self.rows = 0
 
     def update(self, batch: pa.RecordBatch) -> None:
@@ -52,9 +52,11 @@ def _logical(kind: pa.DataType) -> str:
 class _Column:
     """The three hash streams of a column, with those of its children below."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: pa.DataType) -> None:
         self.valid, self.lengths, self.values = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
-        self.children: list[_Column] = []
+        nested = pa.types.is_struct(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        nested = nested or pa.types.is_fixed_size_list(kind)
+        self.children = [_Column(kind.field(i).type) for i in range(kind.num_fields)] if nested else []
 
     def digests(self) -> list[Any]:
         own = [h.hexdigest() for h in (self.valid, self.lengths, self.values)]
@@ -85,8 +87,6 @@ class _Column:
         return None
 
     def _nested(self, arrays: list[pa.Array]) -> None:
-        if not self.children:
-            self.children = [_Column() for _ in arrays]
         for child, array in zip(self.children, arrays, strict=True):
             child.update(array)
 

@@ -53,6 +53,11 @@ class SourcePlan:
     tokenize: Tokenize
 
     @property
+    def raw(self) -> dict[str, int]:
+        """The source's files as they are stored, and their bytes."""
+        return {"files": len(self.listing.files), "raw_bytes": sum(f.bytes for f in self.listing.files)}
+
+    @property
     def columns(self) -> tuple[Metrics, Filtering, Tokenize]:
         """The column stages, in the order in which they see a document."""
         return (self.metrics, self.filters, self.tokenize)
@@ -100,19 +105,26 @@ def plan_corpus(
         source = spec.sources[name]
         listing = list_files(source.read, base, cache / "packages", name)
         identified = identity(listing, cache / "files.json", rehash=rehash)
-        first = ingest.recipe(
-            name,
-            identified.digest,
-            source.normalize,
-            source.max_document,
-            spec.shard_bytes,
-            {"units": sample, "bytes": SAMPLE_BYTES} if sample else None,
-        )
-        metrics = Metrics(name, first.digest, measure_configs(source.filters))
-        filters = Filtering(name, metrics.recipe.digest, source.filters)
-        tokens = Tokenize(name, first.digest, filters.recipe.digest, tokenizer)
-        plans[name] = SourcePlan(name, source, listing, identified, first, metrics, filters, tokens)
+        plans[name] = plan_source(name, source, spec.shard_bytes, tokenizer, listing, identified, sample)
     return CorpusPlan(spec, tokenizer, plans, sample)
+
+
+def plan_source(
+    name: str,
+    spec: SourceSpec,
+    shard_bytes: int,
+    tokenizer: TokenizerFile,
+    listing: Listing,
+    identified: Identity,
+    sample: int | None,
+) -> SourcePlan:
+    """The recipes of one source; of its files only the identity plays a part."""
+    limits = {"units": sample, "bytes": SAMPLE_BYTES} if sample else None
+    first = ingest.recipe(name, identified.digest, spec.normalize, spec.max_document, shard_bytes, limits)
+    metrics = Metrics(name, first.digest, measure_configs(spec.filters))
+    filters = Filtering(name, metrics.recipe.digest, spec.filters)
+    tokens = Tokenize(name, first.digest, filters.recipe.digest, tokenizer)
+    return SourcePlan(name, spec, listing, identified, first, metrics, filters, tokens)
 
 
 @dataclass
@@ -172,7 +184,8 @@ class Line:
             ]
         self._engine("ingest", None, tasks)
         for name, units_done in expected.items():
-            made = finish(self.root, self.plan.sources[name].ingest, units_done)
+            source = self.plan.sources[name]
+            made = finish(self.root, source.ingest, units_done, source.raw)
             artifacts[made.digest] = made
         check_conservation(self.plan, artifacts)
         check_ceilings(self.plan, artifacts)

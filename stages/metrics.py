@@ -15,7 +15,6 @@ from stages.kernels.words import WORDS
 from stages.recipe import Recipe
 
 VERSION = 1
-NO_TEXT = pa.array([], pa.large_string())
 
 
 def measure_configs(filters: Sequence[tuple[str, Any]]) -> dict[str, MeasureConfig]:
@@ -42,7 +41,7 @@ class Metrics:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return measure(NO_TEXT, self.families).schema
+        return measure(pa.array([], pa.large_string()), self.families).schema
 
     def columns(self, inputs: Mapping[str, pa.RecordBatch]) -> Columns:
         return Columns(measure(inputs["documents"].column("text"), self.families))

@@ -67,26 +67,46 @@ def _vocabulary(vocab: Any) -> dict[str, int]:
 
 
 @lru_cache(maxsize=1)
-def load_encoder(path: Path, sha256: str) -> Any:
+def load_encoder(tokenizer: TokenizerFile) -> Any:
     """The reference encoder: no special tokens added, no control token recognized, no truncation, no padding.
 
-    Raises UserError when the file is gone or no longer the bytes of that digest.
+    Raises UserError when the file is gone or no longer the bytes of its digest.
     """
     from tokenizers import Tokenizer
 
     try:
-        content = path.read_bytes()
+        content = tokenizer.path.read_bytes()
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error}") from None
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise UserError(f"{path}: the tokenizer has changed while the build ran; build again")
+        raise UserError(f"{tokenizer.path}: cannot be read: {error}") from None
+    if hashlib.sha256(content).hexdigest() != tokenizer.sha256:
+        raise UserError(f"{tokenizer.path}: the tokenizer has changed while the build ran; build again")
     data = json.loads(content)
-    for token in data.get("added_tokens", []):
-        token["special"] = token["special"] or _CONTROL.fullmatch(token["content"]) is not None
+    _hide_controls(data, tokenizer.end_of_text)
     data["truncation"] = data["padding"] = None
     encoder = Tokenizer.from_str(json.dumps(data))
     encoder.encode_special_tokens = True
     return encoder
+
+
+def _hide_controls(data: dict[str, Any], end_of_text: int) -> None:
+    """Mark control tokens as special and put a NUL before their names, so that no text spells one: models that look up
+    whole words or pieces, and merges that arrive at such a name, would find it in the vocabulary all the same."""
+    model, added = data["model"], data.get("added_tokens", [])
+    for token in added:
+        token["special"] = token["special"] or _CONTROL.fullmatch(token["content"]) is not None
+    hidden = {t["content"]: "\0" + t["content"] for t in added if t["special"]}
+    hidden |= {name: "\0" + name for name, i in _vocabulary(model["vocab"]).items() if i == end_of_text}
+    for token in added:
+        token["content"] = hidden.get(token["content"], token["content"])
+    if isinstance(model["vocab"], dict):
+        model["vocab"] = {hidden.get(name, name): i for name, i in model["vocab"].items()}
+    else:
+        model["vocab"] = [[hidden.get(name, name), score] for name, score in model["vocab"]]
+    if model.get("unk_token") is not None:
+        model["unk_token"] = hidden.get(model["unk_token"], model["unk_token"])
+    if "merges" in model:
+        pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+        model["merges"] = [pair for pair in pairs if hidden.keys().isdisjoint([*pair, "".join(pair)])]
 
 
 def encode(encoder: Any, texts: Sequence[str], end_of_text: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
@@ -115,7 +135,8 @@ class Tokenize:
 
     @cached_property
     def recipe(self) -> Recipe:
-        config = {"end_of_text": self.tokenizer.end_of_text, "dtype": self.tokenizer.dtype.str}
+        known = self.tokenizer
+        config = {"end_of_text": known.end_of_text, "vocabulary": known.vocabulary, "dtype": known.dtype.str}
         inputs = {"documents": self.documents, "filters": self.filters, "tokenizer": self.tokenizer.sha256}
         return Recipe("tokenize", VERSION, self.source, config, inputs)
 
@@ -123,7 +144,7 @@ class Tokenize:
         documents, kept = inputs["documents"], inputs["filters"].column("kept")
         texts = documents.column("text").filter(kept)
         sizes = documents.column("bytes").filter(kept).to_numpy()
-        encoder = load_encoder(self.tokenizer.path, self.tokenizer.sha256)
+        encoder = load_encoder(self.tokenizer)
         data, kept_counts = [], []
         for start, stop in _chunks(sizes):
             chunk = texts.slice(start, stop - start).to_pylist()

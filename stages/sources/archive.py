@@ -1,10 +1,12 @@
 """Zip and tar archives as read-only containers: members are read in place, never unpacked to a folder.
 
 Zip and plain tar have random access. A compressed tar has none, so opening one inflates it once into an
-anonymous temporary file; `units` keeps all its members in one unit for that reason.
+anonymous temporary file; `units` keeps all its members in one unit for that reason. The archive of a package is in the
+cache anyway, so there it is packed again as a zip.
 """
 
 import lzma
+import os
 import shutil
 import tarfile
 import tempfile
@@ -12,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import IO, BinaryIO, Self, cast
 
@@ -85,6 +88,29 @@ class Archive:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._stack.close()
+
+
+def as_zip(archive: Path) -> Path:
+    """A zip of a local compressed tar, made beside it once: its members are listed and read without inflating the rest.
+
+    Regular files only, in the order of their names, stored, with a fixed date, so its bytes follow from the content.
+    UserError when the tar is broken.
+    """
+    target = archive.with_name(f"{archive.name}.zip")
+    if target.is_file():
+        return target
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with Archive(str(archive)) as members, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as made:
+            for name, size in sorted(members.members()):
+                entry = zipfile.ZipInfo(name)
+                entry.file_size = size
+                with members.open(name) as source, made.open(entry, "w") as copy:
+                    shutil.copyfileobj(source, copy, 1 << 20)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
 
 
 def is_sequential(url: str) -> bool:

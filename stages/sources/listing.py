@@ -13,7 +13,7 @@ from fsspec.utils import glob_translate
 
 from stages.errors import UserError
 from stages.sources import hf
-from stages.sources.archive import Archive, is_sequential, split_chain
+from stages.sources.archive import Archive, as_zip, is_sequential, split_chain
 from stages.sources.package import fetch
 from stages.sources.spec import FilesRead, HfRead, JsonlRead, ParquetRead
 from stages.sources.storage import filesystem, is_local, resolve
@@ -114,8 +114,8 @@ def list_files(
 def _patterns(read: JsonlRead | ParquetRead | FilesRead, base: str, cache_dir: Path) -> list[str]:
     if read.package is not None:
         archive = fetch(read.package, cache_dir)
-        kind = "zip" if archive.suffix in (".whl", ".zip") else "tar"
-        return [f"{kind}://{path}::{archive}" for path in read.path]
+        archive = archive if archive.suffix in (".whl", ".zip") else as_zip(archive)
+        return [f"zip://{path}::{archive}" for path in read.path]
     if isinstance(read, FilesRead) and read.python == "stdlib":
         import sysconfig
 

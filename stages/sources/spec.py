@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 STDLIB_EXCLUDE = ("site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test", "test_*.py")
 
@@ -12,7 +12,11 @@ def _as_tuple(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-Paths = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+Paths = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_as_tuple),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 """One path or a list of them: a file, a folder or a glob, local or any URL that fsspec opens. Archives are
 chains: `zip://docs/**/*.txt::/data/x.whl`, `tar://...::gs://bucket/x.tar.gz`.
 """

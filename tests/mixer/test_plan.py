@@ -36,9 +36,9 @@ def test_one_phase_by_hand() -> None:
 
 
 def test_two_phases_by_hand() -> None:
-    """103 sequences of 10 tokens. Phases 80% and 20%: quotas 82.4 and 20.6, so 82 and 21. First phase 0.7, 0.2, 0.1 of 82:
-    57.4, 16.4, 8.2, the one left goes to the tie of .4 with the smaller name. Second phase 1/3 each of 21 for two."""
-    phases = [
+    """103 sequences. Phases: quotas 82.4 and 20.6, so 82 and 21. First phase: quotas 57.4, 16.4 and 8.2 of 82, and the
+    one left goes to the smaller name of the tie. Second phase: a third and two thirds of 21."""
+    phases: list[dict[str, Any]] = [
         {"name": "early", "share": "80%"},
         {"name": "late", "share": "20%", "weights": {"math": "1/3", "code": "2/3"}},
     ]

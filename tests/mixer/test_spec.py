@@ -82,7 +82,8 @@ def test_phase_shares_must_sum_to_one_as_well() -> None:
 
 
 def test_a_phase_with_weights_leaves_the_other_domains_out_and_one_without_has_those_of_the_domains() -> None:
-    phases = [{"name": "one", "share": "60%"}, {"name": "two", "share": "40%", "weights": {"code": "1"}}]
+    phases: list[dict[str, Any]] = [{"name": "one", "share": "60%"}, {"name": "two", "share": "40%"}]
+    phases[1]["weights"] = {"code": "1"}
     assert spec(phases=phases).phase_list() == [
         ("one", Fraction(6, 10), {"code": Fraction(3, 10), "web": Fraction(7, 10)}),
         ("two", Fraction(4, 10), {"code": Fraction(1), "web": Fraction(0)}),

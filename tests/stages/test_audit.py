@@ -11,7 +11,7 @@ from stages.errors import UserError
 
 @pytest.fixture
 def tamper(tiny_line):
-    """tamper(artifact, change, prefix) gives the artifacts with the counters of one shard changed, and all else kept."""
+    """tamper(artifact, change, prefix) gives all artifacts, with the counters of one shard changed."""
 
     def run(artifact, change, prefix=""):
         shards = list(artifact.shards)

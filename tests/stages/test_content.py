@@ -65,7 +65,7 @@ def test_golden():
     assert content_digest(table([])) == "5a176d20e2082302ed122f1e2f7d052543665c607d4ccb22cdcdbe4b22672f66"
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(ROW, max_size=8), st.data())
 def test_cuts_do_not_matter(rows, data):
     whole = table(rows)
@@ -78,7 +78,7 @@ def test_cuts_do_not_matter(rows, data):
     assert digest.hexdigest() == content_digest(whole)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(ROW, max_size=6), st.lists(ROW, max_size=6))
 def test_equal_digest_means_equal_rows(left, right):
     same = repr(left) == repr(right)

@@ -182,7 +182,8 @@ class Deadly:
 def test_a_build_goes_on_after_a_killed_worker(pool, run_line, tiny_line, write_specs, tmp_path):
     write_specs(tmp_path)
     plan = plan_corpus(load_spec(tmp_path / "corpus.yaml", CorpusSpec), tmp_path, tmp_path / "cache")
-    with pytest.raises(UserError, match="a worker process died"):
-        Line(plan, tmp_path / "build", lambda: Deadly(pool)).run()
+    deadly = Deadly(pool)
+    with pytest.raises(UserError, match="exact_duplicates: a worker process died"):
+        Line(plan, tmp_path / "build", lambda: deadly).run()
     built = run_line(tmp_path)
     assert built.store.content == tiny_line.store.content

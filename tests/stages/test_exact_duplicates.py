@@ -2,6 +2,7 @@
 
 import random
 from collections import defaultdict
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +63,7 @@ def write_shards(root, sources, cuts):
     for name in sorted(sources, key=lambda n: (-sources[n][0], n)):
         documents = sources[name][1]
         edges = sorted({0, *(c for c in cuts if c < len(documents)), len(documents)})
-        pairs = list(zip(edges[:-1], edges[1:], strict=True)) or [(0, 0)]
+        pairs = list(pairwise(edges)) or [(0, 0)]
         for part, (start, stop) in enumerate(pairs):
             rows = documents[start:stop]
             hi, lo = (np.array([r[i] for r in rows], np.uint64) for i in (0, 1))

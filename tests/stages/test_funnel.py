@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -19,6 +19,7 @@ MASKS = st.integers(0, 12).flatmap(
 )
 
 
+@settings(max_examples=50)
 @given(MASKS)
 def test_counts_against_a_loop(case):
     causes, sizes = case
@@ -36,6 +37,7 @@ def test_counts_against_a_loop(case):
     assert Funnel.from_json(json.loads(json.dumps(funnel.to_json()))) == funnel
 
 
+@settings(max_examples=40)
 @given(MASKS, MASKS)
 def test_sums_stay_whole(one, other):
     total = count_causes(*one)[0] + count_causes(*other)[0]

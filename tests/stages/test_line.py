@@ -87,6 +87,24 @@ def test_the_funnel_of_a_source_is_whole(tiny_line):
         assert stages["exact_duplicates"].kept.documents == cells[name][name]["documents"]
 
 
+def test_a_duplicate_leads_to_the_document_that_was_kept(run_line, tmp_path):
+    built = run_line(tmp_path, until="exact_duplicates", sources={"reference": {"priority": 2}})
+    ids, lost = {}, []
+    for source in built.plan.sources:
+        documents = built.of(source, "ingest")
+        ids[source] = []
+        for shard in document_shards(documents):
+            mine = pq.read_table(documents.path(shard, ".parquet"), columns=["id"]).column("id").to_pylist()
+            name = f"{source}/{shard.name.rpartition('/')[2]}.parquet"
+            found = pq.read_table(built.exact_duplicates.folder / name).to_pylist()
+            lost += [(i, f["kept_source"], f["kept_position"]) for i, f in zip(mine, found, strict=True)]
+            ids[source] += mine
+    lost = [entry for entry in lost if entry[1] is not None]
+    first = document_shards(built.of("reference", "ingest"))[0].rows
+    assert any(source == "reference" and position >= first for _, source, position in lost)
+    assert all(ids[source][position] == identity for identity, source, position in lost)
+
+
 # Conservation, broken on purpose.
 
 

@@ -52,7 +52,7 @@ def stored(artifact, cell):
 @pytest.mark.parametrize("source", ["copies", "docstrings", "reference"])
 def test_every_kept_document_once_in_id_order_with_the_tokens_of_its_text(tiny_line, source):
     tokenizer = tiny_line.plan.tokenizer
-    encoder = load_encoder(tokenizer.path, tokenizer.sha256)
+    encoder = load_encoder(tokenizer)
     kept = kept_documents(tiny_line, source)
     rows = stored(tiny_line.store, source)
     assert len(kept) > 20
@@ -131,7 +131,7 @@ def test_a_source_that_loses_everything_has_an_empty_cell(run_line, tmp_path):
     assert cells_of(built.store)["docstrings"] == {}
 
 
-@pytest.mark.parametrize("name", ["selected", "sorted", "found", "commits", "documents", "quarantine"])
+@pytest.mark.parametrize("name", ["selected", "sorted", "commits"])
 def test_a_source_may_be_called_like_anything(run_line, tiny_corpus, tmp_path, name):
     read = {"format": "jsonl", "path": str(tiny_corpus / "docstrings.jsonl")}
     sources = {name: {"read": read, "licence": "PSF-2.0"}, "docstrings": None, "reference": None}

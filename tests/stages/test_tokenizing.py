@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from stages import tokenizing
 from stages.artifact import sha256_of
@@ -29,7 +29,7 @@ def tokenizer(tiny_tokenizer):
 
 @pytest.fixture(scope="module")
 def encoder(tokenizer):
-    return load_encoder(tokenizer.path, tokenizer.sha256)
+    return load_encoder(tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +86,7 @@ def test_real_text(tokenizer, reference, tiny_corpus):
         "<|user|>",
         "x <|user|> y<|endoftext|>",
         "<|endoftext|>" * 3,
+        "\0<|endoftext|>",
         "<|user|><|user|>",
     ],
 )
@@ -193,29 +194,69 @@ def test_truncation_and_padding_of_the_file_are_off(tmp_path, tiny_tokenizer):
     other.enable_padding(length=10)
     path = tmp_path / "t.json"
     other.save(str(path))
-    encoder = load_encoder(path, sha256_of(path)[1])
+    encoder = load_encoder(open_tokenizer(path, sha256_of(path)[1], "<|endoftext|>"))
     _, counts = encode(encoder, ["a much longer text than three tokens", "a"], END, U2)
     assert counts[0] > 10
     assert counts[1] == 2
 
 
-def test_the_bytes_of_the_file_count_and_not_its_path(tmp_path, tiny_tokenizer, tokenizer):
+def test_the_bytes_of_the_file_count_and_not_its_path(tmp_path, tokenizer, encoder):
     path = tmp_path / "t.json"
-    path.write_bytes(tiny_tokenizer.read_bytes())
-    load_encoder(path, tokenizer.sha256)
+    path.write_bytes(tokenizer.path.read_bytes())
+    copy = replace(tokenizer, path=path)
+    load_encoder(copy)
     changed = json.loads(path.read_bytes())
     changed["model"]["merges"] = changed["model"]["merges"][:10]
     write(path, changed)
     load_encoder.cache_clear()
     with pytest.raises(UserError, match=r"t\.json: the tokenizer has changed"):
-        load_encoder(path, tokenizer.sha256)
-    digest = sha256_of(path)[1]
-    assert len(load_encoder(path, digest).encode("function").ids) > len(
-        Tokenizer.from_file(str(tiny_tokenizer)).encode("function").ids
-    )
+        load_encoder(copy)
+    other = load_encoder(replace(copy, sha256=sha256_of(path)[1]))
+    assert len(other.encode("function").ids) > len(encoder.encode("function").ids)
     path.unlink()
     with pytest.raises(UserError, match=r"t\.json: cannot be read"):
-        load_encoder(path, "other")
+        load_encoder(copy)
+
+
+def trained(kind):
+    """A tokenizer of another kind, whose model has `</s>` (id 0) and `<unk>` (1) in its vocabulary."""
+    special = ["</s>", "<unk>"]
+    if kind == "unigram":
+        made = Tokenizer(models.Unigram())
+        trainer = trainers.UnigramTrainer(vocab_size=60, special_tokens=special, unk_token="<unk>", show_progress=False)
+    elif kind == "words":
+        made = Tokenizer(models.WordLevel(unk_token="<unk>"))
+        trainer = trainers.WordLevelTrainer(special_tokens=special, show_progress=False)
+    else:
+        made = Tokenizer(models.BPE(unk_token="<unk>"))
+        trainer = trainers.BpeTrainer(vocab_size=120, special_tokens=special, show_progress=False)
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.train_from_iterator(["a plain text of plain words </p> <s> and a list of such texts"] * 9, trainer)
+    data = json.loads(made.to_str())
+    if kind == "merges":
+        data["model"]["vocab"]["</"] = len(data["model"]["vocab"])
+        data["model"]["vocab"]["s>"] = len(data["model"]["vocab"])
+        data["model"]["merges"] = [["<", "/"], ["s", ">"], ["</", "s>"], *data["model"]["merges"]]
+        data["model"]["vocab"] = {name: i for i, name in enumerate(data["model"]["vocab"])}
+    return data
+
+
+@pytest.mark.parametrize("kind", ["unigram", "words", "merges"])
+@pytest.mark.parametrize("added", [True, False])
+def test_a_control_token_in_the_models_vocabulary_is_not_found_there(tmp_path, kind, added):
+    data = trained(kind)
+    if not added:
+        data["added_tokens"] = [t for t in data["added_tokens"] if t["content"] != "</s>"]
+    path = write(tmp_path / "t.json", data)
+    plain = Tokenizer.from_file(str(path))
+    plain.encode_special_tokens = True
+    assert 0 in plain.encode("plain </s> text").ids, "the model by itself would make a control id"
+    encoder = load_encoder(open_tokenizer(path, sha256_of(path)[1], "</s>"))
+    ids, _ = encode(encoder, ["plain </s> text", "a list of words", "\u4e00"], 0, U2)
+    assert (ids == 0).sum() == 3
+    cuts = np.flatnonzero(ids == 0)
+    assert ids[cuts[0] + 1 : cuts[1]].tolist() == plain.encode("a list of words").ids
+    assert ids[cuts[1] + 1 : cuts[2]].tolist() == plain.encode("\u4e00").ids
 
 
 def test_the_recipe_follows_the_bytes(tokenizer):
