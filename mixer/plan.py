@@ -188,10 +188,7 @@ def feasible_budget(spec: MixtureSpec, supply: Mapping[str, Supply]) -> int:
     shares = plan_mixture(spec)
     for domain in shares.domains:
         if shares.planned(domain) and not supply[domain].tokens:
-            raise UserError(
-                f"domain {domain}: the sample holds nothing of it; take more of each source with --shards, or see "
-                "`mixer inspect` for what dropped it"
-            )
+            raise UserError(f"domain {domain}: the sample holds nothing of it; take more of each source with --shards")
     budget = _largest_budget(spec, lambda plan: all(_fits(spec, plan, d, supply[d]) for d in plan.domains))
     if not budget:
         least = min((d for d in shares.domains if shares.planned(d)), key=lambda d: supply[d].tokens)

@@ -73,20 +73,20 @@ def test_a_build_until_a_stage_stops_there_and_can_go_on(tiny_build: Path, tiny_
 
 
 def test_a_failed_expectation_is_named_and_the_mixture_is_there_to_look_at(
-    write_specs: Callable[..., Path], tmp_path: Path
+    write_specs: Callable[..., Path], tmp_path: Path, out: Path
 ) -> None:
     expect = [
         {"domain": "manual", "share": "70% +- 1%"},
         {"name": "copies survive", "source": "copies", "kept": ">= 90%"},
     ]
     spec = write_specs(tmp_path / "specs", expect=expect)
-    result = mixer("build", spec, "--out", tmp_path / "out", "--workers", "1")
+    result = mixer("build", spec, "--out", out, "--workers", "1")
     assert result.returncode == 1
     assert "error: expectation failed: copies survive: it is " in result.stderr
     assert "share" not in result.stderr.rpartition("error:")[2]
     assert "Traceback" not in result.stderr
-    assert verify(tmp_path / "out" / "latest" / "tiny")[1] == []
-    again = run("build", spec, "--out", tmp_path / "out", fails=True)
+    assert verify(out / "latest" / "tiny")[1] == []
+    again = run("build", spec, "--out", out, fails=True)
     assert isinstance(again.exception, UserError)
 
 
