@@ -6,24 +6,72 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from mixer import manifest as manifests
-from mixer.expect import check_expectations
-from mixer.order import ORDER_VERSION
-from mixer.plan import Plan, Supply, check_supply, feasible_budget, plan_mixture
-from mixer.shards import Mixture, WriteTrain, WriteValidation, mixture_recipe, plan_shards
-from mixer.spec import MixtureSpec, load_mixture
-from mixer.streams import Domain, Split, WriteStream, split_recipe, stream_recipe, stream_tasks, supply_of, whole_epochs
-from stages.artifact import Artifact, committed, find, finish, write_json
-from stages.corpus import CorpusSpec
+from mixer.cells import read_cells
+from mixer.describe import describe_corpus, make_manifest
+from mixer.domains import Domains, cells_of_corpus, resolve_domains
+from mixer.expect import Expectation, check_expectations
+from mixer.ladder import Rung, climb, find_rung
+from mixer.manifest import write_manifest
+from mixer.plan import Run, Supply, feasible_budget, plan_run
+from mixer.spec import MixtureSpec, load_mixture_spec
+from mixer.streams import Split, split_recipe, supply_of
+from mixer.writing import Writer, domain_list
+from stages.artifact import Artifact, find, write_json
+from stages.corpus import CorpusSpec, resolve
+from stages.errors import UserError
 from stages.line import STAGES, CorpusPlan, Engine, Line, plan_corpus
 from stages.recipe import Recipe
+from stages.specfile import load_spec
 from stages.task import Task
+from stages.tokenizing import keep_tokenizer
 
 ALL_STAGES = (*STAGES, "mixture")
+
+
+def load_mixture(path: Path) -> tuple[Domains, CorpusSpec, Path]:
+    """A mixture's resolved domains, its corpus spec, and the folder of the corpus spec (its paths are relative to it).
+
+    Raises UserError with file, line and key for every mistake, and when the mixture is planned from a table.
+    """
+    spec = load_mixture_spec(path)
+    if spec.corpus is None:
+        raise UserError(f"{path}: has `cells` instead of a corpus, so it can be planned (`mixer plan`) but not built")
+    corpus_path = resolve(path.parent, spec.corpus)
+    corpus = load_spec(corpus_path, CorpusSpec)
+    domains = _resolve(path, spec, corpus)
+    for expectation in spec.expect:
+        _check_subject(path, expectation, domains, corpus)
+    return domains, corpus, corpus_path.parent
+
+
+def _resolve(path: Path, spec: MixtureSpec, corpus: CorpusSpec) -> Domains:
+    try:
+        return resolve_domains(spec, cells_of_corpus(corpus))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def load_table_plan(path: Path) -> tuple[Domains, Run, dict[str, Supply]]:
+    """A mixture that is planned from a table of cells: its domains, run and supply."""
+    spec = load_mixture_spec(path)
+    table = read_cells(resolve(path.parent, spec.cells or ""))
+    domains = resolve_domains(spec, table)
+    supply = {leaf.name: Supply(0, sum(table.tokens[c] for c in leaf.cells)) for leaf in domains.leaves}
+    return domains, plan_run(domains, supply), supply
+
+
+def _check_subject(path: Path, expectation: Expectation, domains: Domains, corpus: CorpusSpec) -> None:
+    known = list(corpus.sources) if expectation.source is not None else [leaf.name for leaf in domains.leaves]
+    subject = expectation.source or expectation.domain
+    if subject not in known:
+        raise UserError(
+            f"{path}: expect: {expectation.label}: there is no {subject!r}; there are {', '.join(sorted(known))}"
+        )
 
 
 @dataclass
@@ -39,60 +87,65 @@ class Build:
     rehash: bool = False
     made: list[str] = field(default_factory=list)
 
-    spec: MixtureSpec = field(init=False)
+    domains: Domains = field(init=False)
     corpus: CorpusSpec = field(init=False)
-    plan_of_corpus: CorpusPlan = field(init=False)
+    line: CorpusPlan = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spec, self.corpus, base = load_mixture(self.path)
-        self.plan_of_corpus = plan_corpus(self.corpus, base, self.cache, self.sample, self.rehash)
+        self.domains, self.corpus, base = load_mixture(self.path)
+        self.line = plan_corpus(self.corpus, base, self.cache, self.sample, self.rehash)
 
     @property
-    def domains(self) -> tuple[Domain, ...]:
-        return tuple(Domain(name, tuple(sorted(d.cells))) for name, d in sorted(self.spec.domains.items()))
+    def spec(self) -> MixtureSpec:
+        return self.domains.spec
 
-    def run(self, until: str = "mixture") -> Path | None:
-        """Make what is missing; return the manifest's path, or None when `until` stops before the mixture.
+    @cached_property
+    def writer(self) -> Writer:
+        return Writer(self.root, self._engine)
+
+    def run(self, until: str = "mixture", materialize: bool = True, rung: str | None = None) -> Path | None:
+        """Make what is missing; return the manifest's path, or None when `until` stops before the mixture. Without
+        `materialize` the mixture stays virtual; `rung` builds one of the ladder.
 
         Raises UserError for anything the user can mend.
         """
         begun = time.time()
-        artifacts = Line(self.plan_of_corpus, self.root, self._engine).run(until if until in STAGES else "store")
+        artifacts = Line(self.line, self.root, self._engine).run(until if until in STAGES else "store")
         if until != "mixture":
             return None
-        store = artifacts[self.plan_of_corpus.store.digest]
+        keep_tokenizer(self.root, self.line.tokenizer)
+        store = artifacts[self.line.store.digest]
         split = self._split(store)
-        supply = supply_of(split, store, self.domains)
-        plan = self.plan(supply)
-        mixture = self._mixture(store, plan, supply)
-        recipe = mixture_recipe(self.spec.mixture, mixture, ORDER_VERSION)
-        written = find(self.root, recipe) or self._write(recipe, mixture)
-        facts = manifests.Facts(
-            self.spec, self.corpus, self.plan_of_corpus, artifacts, split, plan, supply, mixture, written
-        )
-        document = manifests.make_manifest(facts)
-        path = written.folder / "manifest.json"
-        manifests.write_manifest(path, document)
-        self._point(written.folder)
+        supply = supply_of(split, store, domain_list(self.domains))
+        run = self.plan(supply)
+        pools = None
+        if rung is not None:
+            found = find_rung(self.spec, run, supply, rung)
+            run, pools = found.run, found.pools
+        written = self.writer.write(self.domains, run, store, supply, materialize, rung, pools)
+        document = make_manifest(describe_corpus(self.corpus, self.line, artifacts, split), written, [])
+        folder = written.artifact.folder
+        write_manifest(folder / "manifest.json", document)
+        point(self.root, self.spec.mixture if rung is None else f"{self.spec.mixture}-{rung}", folder)
         if self.made:
-            write_json(written.folder / "run.json", self._run_facts(begun))
-        check_expectations(self.spec, document)
-        return path
+            write_json(folder / "run.json", run_facts(begun, self.made))
+        if rung is None:
+            check_expectations(self.spec.expect, document)
+        return folder / "manifest.json"
 
-    def plan(self, supply: dict[str, Supply] | None) -> Plan:
-        """The plan; with a supply it is checked against the caps, and a sample's budget is scaled to it."""
-        if supply is None:
-            return plan_mixture(self.spec)
-        if self.sample:
-            return plan_mixture(self.spec, feasible_budget(self.spec, supply))
-        plan = plan_mixture(self.spec)
-        check_supply(self.spec, plan, supply)
-        return plan
+    def plan(self, supply: dict[str, Supply] | None) -> Run:
+        """The run; with a supply it keeps to the caps, and a sample's budget is scaled to it."""
+        if supply is not None and self.sample:
+            return plan_run(self.domains, supply, feasible_budget(self.domains, supply))
+        return plan_run(self.domains, supply)
+
+    def ladder(self, supply: dict[str, Supply] | None) -> list[Rung]:
+        """The rungs of the ladder, the smallest first."""
+        return climb(self.spec, self.plan(supply), supply)
 
     def recipes(self) -> list[Recipe]:
         """The recipes that are known without running anything, in the order of the build."""
-        corpus = self.plan_of_corpus
-        return [*corpus.recipes(), split_recipe(self.spec.mixture, corpus.store.digest, self.spec.validation)]
+        return [*self.line.recipes(), split_recipe(self.spec.mixture, self.line.store.digest, self.spec.validation)]
 
     def states(self) -> list[dict[str, Any]]:
         """Each recipe that is known beforehand, with whether its artifact is there."""
@@ -103,86 +156,47 @@ class Build:
 
     def supply(self) -> dict[str, Supply] | None:
         """What the store holds for each domain, or None while it is not built."""
-        store = find(self.root, self.plan_of_corpus.store)
+        store = find(self.root, self.line.store)
         split = find(self.root, self.recipes()[-1])
-        return supply_of(split, store, self.domains) if store and split else None
+        return supply_of(split, store, domain_list(self.domains)) if store and split else None
 
     def _split(self, store: Artifact) -> Artifact:
         recipe = self.recipes()[-1]
         work = Split(self.root / recipe.folder, store, self.spec.validation)
-        tasks = [Task(s.name, work, s, 16 * s.rows) for s in store.shards]
-        return self._make("split", recipe, tasks)
-
-    def _mixture(self, store: Artifact, plan: Plan, supply: dict[str, Supply]) -> Mixture:
-        streams, todo, width = {}, [], store.recipe["config"]["dtype"]
-        for domain in self.domains:
-            epochs = whole_epochs(plan.planned(domain.name) * plan.sequence_length, supply[domain.name].tokens)
-            recipe = stream_recipe(domain, store.digest, self.spec.seed, self.spec.validation, epochs)
-            found = find(self.root, recipe)
-            if found is None:
-                folder = self.root / recipe.folder
-                work = WriteStream(folder, store, domain, self.spec.seed, self.spec.validation, epochs)
-                todo.append((domain.name, recipe, stream_tasks(work, 16 * supply[domain.name].documents * epochs)))
-            else:
-                streams[domain.name] = found
-        self._run("stream", None, [t for _, recipe, tasks in todo for t in self._left(recipe, tasks)])
-        for name, recipe, tasks in todo:
-            streams[name] = finish(self.root, recipe, [t.name for t in tasks])
-        return Mixture(self.domains, plan.counts, plan.sequence_length, width, store, dict(sorted(streams.items())))
-
-    def _write(self, recipe: Recipe, mixture: Mixture) -> Artifact:
-        folder = self.root / recipe.folder
-        train, validation = WriteTrain(folder, mixture), WriteValidation(folder, mixture)
-        width = 4 * mixture.sequence_length
-        tasks = [Task(name, train, span, width * (span[1] - span[0])) for name, span in plan_shards(mixture)]
-        tasks += [Task(f"validation/{d.name}", validation, i, 0) for i, d in enumerate(mixture.domains)]
-        return self._make("mixture", recipe, tasks)
-
-    def _make(self, stage: str, recipe: Recipe, tasks: list[Task]) -> Artifact:
-        found = find(self.root, recipe)
-        if found is None:
-            self._run(stage, recipe.folder, self._left(recipe, tasks))
-            found = finish(self.root, recipe, [t.name for t in tasks])
-        return found
-
-    def _left(self, recipe: Recipe, tasks: list[Task]) -> list[Task]:
-        done = committed(self.root / recipe.folder)
-        return [t for t in tasks if t.name not in done]
-
-    def _run(self, stage: str, log: str | None, tasks: list[Task]) -> None:
-        if tasks:
-            self._engine().run(stage, log or stage, tasks)
+        return self.writer.make(recipe, [Task(s.name, work, s, 16 * s.rows) for s in store.shards])
 
     def _engine(self) -> Engine:
-        return _Recording(self.start_engine(), self.made)
+        return Recording(self.start_engine(), self.made)
 
-    def _point(self, folder: Path) -> None:
-        """`latest/NAME` leads to the folder of the mixture's newest build."""
-        link = self.root / "latest" / self.spec.mixture
-        link.parent.mkdir(parents=True, exist_ok=True)
-        target = os.path.relpath(folder, link.parent)
-        if link.is_symlink() and str(link.readlink()) == target:
-            return
-        fresh = link.with_name(f".{link.name}.{os.getpid()}")
-        fresh.symlink_to(target)
-        fresh.replace(link)
 
-    def _run_facts(self, begun: float) -> dict[str, Any]:
-        """What differs from run to run."""
-        libraries = ("datatrove", "numba", "numpy", "pyarrow", "tokenizers")
-        return {
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(begun)),
-            "seconds": round(time.time() - begun, 3),
-            "host": platform.node(),
-            "platform": platform.platform(),
-            "python": sys.version.split()[0],
-            "libraries": {name: version(name) for name in libraries},
-            "stages": sorted(set(self.made), key=self.made.index),
-        }
+def point(root: Path, name: str, folder: Path) -> None:
+    """Let `latest/NAME` lead to the folder of the mixture's newest build."""
+    link = root / "latest" / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    target = os.path.relpath(folder, link.parent)
+    if link.is_symlink() and str(link.readlink()) == target:
+        return
+    fresh = link.with_name(f".{link.name}.{os.getpid()}")
+    fresh.symlink_to(target)
+    fresh.replace(link)
+
+
+def run_facts(begun: float, made: list[str]) -> dict[str, Any]:
+    """What differs from run to run."""
+    libraries = ("datatrove", "numba", "numpy", "pyarrow", "tokenizers")
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(begun)),
+        "seconds": round(time.time() - begun, 3),
+        "host": platform.node(),
+        "platform": platform.platform(),
+        "python": sys.version.split()[0],
+        "libraries": {name: version(name) for name in libraries},
+        "stages": sorted(set(made), key=made.index),
+    }
 
 
 @dataclass
-class _Recording:
+class Recording:
     """An engine that notes which stages had work."""
 
     engine: Engine

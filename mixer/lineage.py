@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mixer.order import ORDER_VERSION
-from mixer.plan import Plan
-from mixer.shards import Mixture, mixture_recipe
-from mixer.spec import MixtureSpec
-from mixer.streams import Domain, split_recipe, stream_recipe, whole_epochs
+from mixer.domains import Domains
+from mixer.mixture import Mixture, order_recipe
+from mixer.plan import Run
+from mixer.shards import mixture_recipe
+from mixer.streams import split_recipe, stream_recipe, whole_epochs
+from mixer.writing import domain_list
 from stages.artifact import Artifact
 from stages.corpus import CorpusSpec
 from stages.line import CorpusPlan, plan_source
@@ -22,23 +23,32 @@ from stages.sources.listing import Listing
 from stages.tokenizing import TokenizerFile
 
 
-def recipes_of(manifest: Mapping[str, Any], corpus: CorpusSpec, spec: MixtureSpec, plan: Plan) -> list[Recipe]:
+def recipes_of(
+    manifest: Mapping[str, Any], corpus: CorpusSpec, domains: Domains, run: Run, pools: Mapping[str, int] | None
+) -> list[Recipe]:
     """The recipes of all stages, in the order of a manifest's `stages`.
 
     Raises KeyError when the manifest lacks a source of the corpus or a domain of the mixture.
     """
-    line = _line(manifest, corpus)
-    store = Artifact(Path(), line.store.digest, {}, (), {})
-    domains = tuple(Domain(name, tuple(sorted(d.cells))) for name, d in sorted(spec.domains.items()))
-    streams = []
-    for domain in domains:
-        unique = manifest["domains"][domain.name]["realized"]["unique_tokens"]
-        epochs = whole_epochs(plan.planned(domain.name) * plan.sequence_length, unique)
-        streams.append(stream_recipe(domain, store.digest, spec.seed, spec.validation, epochs))
-    made = {d.name: Artifact(Path(), r.digest, {}, (), {}) for d, r in zip(domains, streams, strict=True)}
-    mixture = Mixture(domains, plan.counts, plan.sequence_length, manifest["tokenizer"]["dtype"], store, made)
-    split = split_recipe(spec.mixture, store.digest, spec.validation)
-    return [*line.recipes(), split, *streams, mixture_recipe(spec.mixture, mixture, ORDER_VERSION)]
+    spec, line = domains.spec, _line(manifest, corpus)
+    streams = {}
+    for domain in domain_list(domains):
+        pool = None if pools is None else pools[domain.name]
+        unique = manifest["domains"][domain.name]["available_tokens"] if pool is None else pool
+        epochs = whole_epochs(run.tokens_of(domain.name), unique)
+        streams[domain.name] = stream_recipe(domain, line.store.digest, spec.seed, spec.validation, epochs, pool)
+    order = order_recipe(spec.mixture, run.domains, run.segments)
+    made = {name: _nowhere(recipe) for name, recipe in streams.items()}
+    dtype = manifest["tokenizer"]["dtype"]
+    mixture = Mixture(domain_list(domains), run.segments, dtype, _nowhere(line.store), made, _nowhere(order))
+    split = split_recipe(spec.mixture, line.store.digest, spec.validation)
+    written = mixture_recipe(spec.mixture, mixture, manifest["materialized"])
+    return [*line.recipes(), split, *streams.values(), order, written]
+
+
+def _nowhere(recipe: Recipe) -> Artifact:
+    """An artifact that stands for its digest only."""
+    return Artifact(Path(), recipe.digest, {}, (), {})
 
 
 def _line(manifest: Mapping[str, Any], corpus: CorpusSpec) -> CorpusPlan:

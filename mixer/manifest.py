@@ -6,24 +6,14 @@ of the shard files: those belong to a copy, the root to the content. `MANIFEST` 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from fractions import Fraction
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mixer.plan import Plan, Supply
-from mixer.shards import Mixture
-from mixer.spec import MixtureSpec
 from stages.artifact import Artifact, write_json
-from stages.audit import funnels
-from stages.corpus import CorpusSpec
 from stages.errors import UserError
-from stages.line import CorpusPlan
 from stages.recipe import digest_of
-from stages.store import cells_of
 
 SCHEMA = "mixer/manifest/1"
 COPY_FIELDS = ("bytes", "sha256")
@@ -81,7 +71,6 @@ class Planned(_Part):
     weight: str
     sequences: int
     tokens: int
-    epochs: str
 
 
 class Realized(_Part):
@@ -105,8 +94,13 @@ class Validation(_Part):
 
 
 class Domain(_Part):
+    """A domain. `available_tokens`: what the store holds of it for training; `pool`: about how many of them a rung of
+    the ladder is confined to, null in a full run."""
+
     cells: list[str]
     max_epochs: str
+    available_tokens: int
+    pool: int | None
     asked: Asked
     planned: Planned
     realized: Realized
@@ -114,17 +108,42 @@ class Domain(_Part):
 
 
 class PhaseDomain(_Part):
+    """What a domain asks of a phase and what it is given, exact shares of the phase, and its planned sequences."""
+
     asked: str
+    given: str
     sequences: int
 
 
 class Phase(_Part):
-    """A phase covers the positions [first, first + sequences) of the training order."""
+    """A phase covers the positions [first, first + sequences) of the run. `planned` is how many sequences its plan has:
+    more than `sequences` only where an amendment cut it."""
 
     name: str
+    segment: int
     first: int
     sequences: int
+    planned: int
     domains: dict[str, PhaseDomain]
+
+
+class Segment(_Part):
+    """A part of the run with one plan. `offsets`: tokens of every domain's stream that were drawn before it."""
+
+    first: int
+    sequences: int
+    sequence_length: int
+    offsets: dict[str, int]
+
+
+class LogEntry(_Part):
+    """A change in mid-run: the root of the manifest before it, the position from which it holds, and half the L1
+    distance between the shares of the tokens that were planned from there on and those that are now, as a fraction."""
+
+    parent: str
+    at: int
+    reason: str
+    distance: str
 
 
 class ManifestShard(_Part):
@@ -190,6 +209,8 @@ class Manifest(_Part):
     software: Software
     mixture: str
     root: str
+    rung: str | None
+    materialized: bool
     sample: int | None = Field(description="Units read of each source for a sample; null for a whole build.")
     totals: Totals
     tokenizer: TokenizerRecord
@@ -197,59 +218,11 @@ class Manifest(_Part):
     sources: dict[str, Source]
     cells: dict[str, dict[str, CellCount]]
     domains: dict[str, Domain]
+    segments: list[Segment]
     phases: list[Phase]
+    log: list[LogEntry]
     shards: list[ManifestShard]
     stages: list[StageRecord]
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Everything that a manifest is generated from."""
-
-    spec: MixtureSpec
-    corpus: CorpusSpec
-    line: CorpusPlan
-    artifacts: Mapping[str, Artifact]
-    split: Artifact
-    plan: Plan
-    supply: Mapping[str, Supply]
-    mixture: Mixture
-    written: Artifact
-
-
-def make_manifest(facts: Facts) -> dict[str, Any]:
-    """The manifest as plain data, root included."""
-    plan = facts.plan
-    data = {
-        "schema": SCHEMA,
-        "software": {"name": "mixer", "version": version("mixer")},
-        "mixture": facts.spec.mixture,
-        "sample": facts.line.sample,
-        "totals": {
-            "budget": plan.budget,
-            "sequence_length": plan.sequence_length,
-            "sequences": plan.sequences,
-            "tokens": plan.sequences * plan.sequence_length,
-            "unused_tokens": plan.budget - plan.sequences * plan.sequence_length,
-            "seed": facts.spec.seed,
-            "validation": str(facts.spec.validation),
-        },
-        "tokenizer": {
-            "sha256": facts.line.tokenizer.sha256,
-            "vocabulary": facts.line.tokenizer.vocabulary,
-            "end_of_text": facts.line.tokenizer.end_of_text,
-            "dtype": facts.mixture.dtype,
-        },
-        "specs": {"mixture": _spec(facts.spec), "corpus": _spec(facts.corpus)},
-        "sources": _sources(facts),
-        "cells": cells_of(facts.artifacts[facts.line.store.digest]),
-        "domains": _domains(facts),
-        "phases": phases_of(plan),
-        "shards": [_shard(facts.written, s) for s in facts.written.shards],
-        "stages": _stages(facts),
-    }
-    data["root"] = root_digest(data)
-    return data
 
 
 def root_digest(data: Mapping[str, Any]) -> str:
@@ -257,127 +230,6 @@ def root_digest(data: Mapping[str, Any]) -> str:
     kept = {k: v for k, v in data.items() if k not in ("root", "software")}
     shards = [{k: v for k, v in shard.items() if k not in COPY_FIELDS} for shard in data["shards"]]
     return digest_of(kept | {"shards": shards})
-
-
-def _spec(spec: BaseModel) -> dict[str, Any]:
-    content = spec.model_dump(mode="json")
-    return {"digest": digest_of(content), "spec": content}
-
-
-def _sources(facts: Facts) -> dict[str, Any]:
-    dropped_tokens = facts.artifacts[facts.line.store.digest].counters["dropped_tokens"]
-    sources = {}
-    for name, stages in funnels(facts.line, facts.artifacts).items():
-        plan = facts.line.sources[name]
-        tokenized = sum(s.counters["counts"]["tokens"] for s in facts.artifacts[plan.tokenize.recipe.digest].shards)
-        lost = dropped_tokens.get(name, {})
-        funnel = []
-        for stage, counts in stages.items():
-            tokens = {
-                "filters": (None, tokenized),
-                "exact_duplicates": (tokenized, tokenized - sum(lost.values())),
-            }
-            entered, kept = tokens.get(stage, (None, None))
-            funnel.append(
-                {
-                    "stage": stage,
-                    "entered": counts.entered.to_json() | {"tokens": entered},
-                    "kept": counts.kept.to_json() | {"tokens": kept},
-                    "dropped": {c: n.to_json() | {"tokens": lost.get(c)} for c, n in sorted(counts.first.items())},
-                    "every_cause": {c: n.to_json() | {"tokens": lost.get(c)} for c, n in sorted(counts.every.items())},
-                }
-            )
-        sources[name] = {
-            "identity": plan.identity.digest,
-            "licence": plan.spec.licence,
-            "homepage": plan.spec.homepage,
-            **facts.artifacts[plan.ingest.digest].counters,
-            "documents": stages["ingest"].entered.documents,
-            "funnel": funnel,
-        }
-    return sources
-
-
-def _domains(facts: Facts) -> dict[str, Any]:
-    plan, length = facts.plan, facts.plan.sequence_length
-    domains = {}
-    for domain in facts.mixture.domains:
-        name, supply = domain.name, facts.supply[domain.name]
-        planned = plan.planned(name)
-        realized = sum(s.counters["sequences"][name] for s in facts.written.shards if s.name.startswith("train/"))
-        held = next(s for s in facts.written.shards if s.name == f"validation/{name}")
-        own = facts.spec.domains[name].max_epochs
-        domains[name] = {
-            "cells": list(domain.cells),
-            "max_epochs": str(facts.spec.max_epochs if own is None else own),
-            "asked": {"weight": str(plan.asked(name))},
-            "planned": {
-                "weight": str(Fraction(planned, plan.sequences)),
-                "sequences": planned,
-                "tokens": planned * length,
-                "epochs": str(plan.epochs(name, supply)),
-            },
-            "realized": {
-                "weight": str(Fraction(realized, plan.sequences)),
-                "sequences": realized,
-                "tokens": realized * length,
-                "unique_tokens": supply.tokens,
-                "documents": supply.documents,
-                "epochs": str(Fraction(realized * length, supply.tokens) if supply.tokens else 0),
-            },
-            "validation": {
-                "documents": supply.validation_documents,
-                "tokens": supply.validation_tokens,
-                "sequences": held.rows,
-                "tail_tokens": held.counters["tail_tokens"],
-            },
-        }
-    return domains
-
-
-def phases_of(plan: Plan) -> list[dict[str, Any]]:
-    """The phases of a manifest, from the plan."""
-    phases, first = [], 0
-    for phase in plan.phases:
-        domains = {d: {"asked": str(phase.asked[d]), "sequences": phase.planned[d]} for d in plan.domains}
-        phases.append({"name": phase.name, "first": first, "sequences": phase.sequences, "domains": domains})
-        first += phase.sequences
-    return phases
-
-
-def _shard(written: Artifact, shard: Any) -> dict[str, Any]:
-    split = shard.name.partition("/")[0]
-    return {
-        "path": shard.files[0].path,
-        "split": split,
-        "bytes": shard.files[0].bytes,
-        "sha256": shard.files[0].sha256,
-        "content": shard.content,
-        "sequences": shard.rows,
-        "first": shard.counters.get("first"),
-        "domains": {d: n for d, n in sorted(shard.counters["sequences"].items()) if n},
-    }
-
-
-def _stages(facts: Facts) -> list[dict[str, Any]]:
-    streams = facts.mixture.streams.values()
-    made = [*(facts.artifacts[r.digest] for r in facts.line.recipes()), facts.split, *streams, facts.written]
-    records = []
-    for artifact in made:
-        stage, folder = artifact.folder.parent.name, artifact.folder.name
-        records.append(
-            {
-                "stage": stage,
-                "name": folder.rpartition("-")[0],
-                "version": artifact.recipe["version"],
-                "digest": artifact.digest,
-                "content": artifact.content,
-                "counters": counters_digest(artifact),
-                "rows": artifact.rows,
-                "folder": f"{stage}/{folder}",
-            }
-        )
-    return records
 
 
 def counters_digest(artifact: Artifact) -> str:

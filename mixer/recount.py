@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mixer.streams import held_out
+from mixer.streams import ENDS, held_out
 from stages.artifact import Artifact
 from stages.documents import document_shards, read_columns, shard_name
-from stages.exact_duplicates import CAUSE
+from stages.exact_duplicates import CAUSE, read_raw
 from stages.funnel import Count, Funnel, count_causes
 from stages.store import open_part
 
@@ -129,3 +129,10 @@ def recount_shard(path: Path) -> tuple[int, dict[str, int], int | None]:
     domains = {v["values"]: v["counts"] for v in pc.value_counts(table.column("domain")).to_pylist()}
     first = table.column("position")[0].as_py() if table.num_rows else None
     return table.num_rows, dict(sorted(domains.items())), first
+
+
+def recount_stream(stream: Artifact) -> int:
+    """The tokens of one pass over a domain's training stream, from the ends of its documents."""
+    shard = next(s for s in stream.shards if s.name == "train")
+    ends = read_raw(stream.path(shard, ".ends.bin"), ENDS)
+    return int(ends[-1]) // int(stream.recipe["config"]["epochs"]) if len(ends) else 0

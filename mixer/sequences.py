@@ -1,7 +1,7 @@
 """Cutting a domain's stream into sequences: which pieces of which documents a sequence holds, and their tokens.
 
-Sequence j of a domain is the tokens [j * length, (j + 1) * length) of its stream. A piece is the part of one document
-inside one sequence: the document's id, and start and end in the document's own tokens.
+A sequence is a span of a domain's stream: sequence j of a segment starts at the segment's offset + j * length. A piece
+is the part of one document inside one sequence: the document's id, and start and end in the document's own tokens.
 """
 
 from collections.abc import Sequence
@@ -89,9 +89,8 @@ class Stream:
         """Tokens that the stream holds, over all its epochs."""
         return int(self.ends[-1]) if len(self.ends) else 0
 
-    def pieces(self, sequences: np.ndarray, length: int) -> Pieces:
-        """The pieces of the given sequences (int64 numbers in this stream); the stream must reach that far."""
-        begins = sequences.astype(np.int64) * length
+    def pieces(self, begins: np.ndarray, length: int) -> Pieces:
+        """The pieces of the sequences that start at these tokens of the stream (int64); it must reach their ends."""
         first, counts = np.zeros(len(begins), np.int64), np.zeros(len(begins), np.int64)
         _count_pieces(self.ends, begins, length, first, counts)
         total = int(counts.sum())
@@ -100,13 +99,18 @@ class Stream:
         documents = self.docs[doc]
         return Pieces(counts, documents["part"].astype(np.int64), documents["row"].astype(np.int64), start, end, place)
 
-    def gather(self, pieces: Pieces, out: np.ndarray) -> None:
-        """Copy the tokens of the pieces to their places in `out` (one-dimensional, the store's dtype)."""
+    def gather(self, pieces: Pieces, out: np.ndarray, rows: np.ndarray) -> None:
+        """Copy the tokens of the pieces to rows of `out` ([n, length], the store's dtype); `rows` has one row of `out`
+        for each sequence of the pieces."""
+        length = out.shape[1]
+        owner = np.repeat(np.arange(len(pieces.counts)), pieces.counts)
+        places = pieces.place + (rows[owner] - owner) * length
+        flat = out.reshape(-1)
         for number in np.unique(pieces.part):
             part = self.parts[number]
             mine = np.flatnonzero(pieces.part == number)
             starts = part.offset[pieces.row[mine]] + pieces.start[mine]
-            copy_spans(part.tokens, starts, pieces.end[mine] - pieces.start[mine], out, pieces.place[mine])
+            copy_spans(part.tokens, starts, pieces.end[mine] - pieces.start[mine], flat, places[mine])
 
     def ids(self, pieces: Pieces) -> np.ndarray:
         """The ids of the pieces' documents: big-endian bytes, uint8 [pieces, 16]."""

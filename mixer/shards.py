@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from mixer.order import Order
-from mixer.sequences import Pieces, Stream, hex_ids, open_stream
-from mixer.streams import Domain
-from stages.artifact import Artifact, ParquetShard, Shard, commit
+from mixer.mixture import Mixture
+from mixer.sequences import Pieces, Stream, hex_ids
+from stages.artifact import ParquetShard, Shard, commit
 from stages.recipe import Recipe
 from stages.task import Task
 
@@ -47,72 +46,56 @@ def sequences_of(size: int, dtype: np.dtype, length: int) -> int:
     return max(1, size // (dtype.itemsize * length))
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """What a worker needs to write any sequence: the plan's order, the store, and every domain's stream.
-
-    `counts` is int64 [phases, domains] with domains in the order of `domains`.
-    """
-
-    domains: tuple[Domain, ...]
-    counts: np.ndarray
-    sequence_length: int
-    dtype: str
-    store: Artifact
-    streams: Mapping[str, Artifact]
-
-    def order(self) -> Order:
-        return Order(tuple(d.name for d in self.domains), self.counts)
-
-    def open(self, domain: Domain, name: str) -> Stream:
-        """The stream `train` or `validation` of a domain."""
-        return open_stream(self.streams[domain.name], name, domain.parts(self.store))
-
-
-def mixture_recipe(name: str, mixture: Mixture, order_version: int) -> Recipe:
-    """The recipe of the written mixture."""
+def mixture_recipe(name: str, mixture: Mixture, materialized: bool) -> Recipe:
+    """The recipe of the written mixture, or of the virtual one, which has no shards."""
+    segments = [
+        {"sequences": s.sequences, "sequence_length": s.plan.sequence_length, "offsets": dict(s.offsets)}
+        for s in mixture.segments
+    ]
     config = {
-        "domains": [d.name for d in mixture.domains],
-        "counts": mixture.counts.tolist(),
-        "sequence_length": mixture.sequence_length,
+        "domains": list(mixture.names),
+        "segments": segments,
         "dtype": mixture.dtype,
-        "order": order_version,
+        "materialized": materialized,
         "shard_bytes": SHARD_BYTES,
     }
-    return Recipe("mixture", VERSION, name, config, {"streams": {n: a.digest for n, a in mixture.streams.items()}})
+    inputs = {"streams": {n: a.digest for n, a in mixture.streams.items()}, "order": mixture.orders.digest}
+    return Recipe("mixture", VERSION, name, config, inputs)
+
+
+@dataclass(frozen=True)
+class Span:
+    """The payload of a training shard: positions [start, stop) of the run, all in one segment."""
+
+    segment: int
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True)
 class WriteTrain:
-    """Work: the training sequences of a range of positions."""
+    """Work: the training sequences of a span."""
 
     folder: Path
     mixture: Mixture
 
     def __call__(self, task: Task) -> None:
-        start, stop = task.payload
-        mix = self.mixture
-        dtype = np.dtype(mix.dtype)
-        domains, places = mix.order().stream_index(start, stop)
+        span: Span = task.payload
+        mix, segment = self.mixture, self.mixture.segments[span.segment]
+        length, dtype = segment.plan.sequence_length, np.dtype(mix.dtype)
+        domains, places = mix.order(span.segment).stream_index(span.start - segment.first, span.stop - segment.first)
+        begins = mix.begins(span.segment, domains, places)
         streams = {int(d): mix.open(mix.domains[d], "train") for d in np.unique(domains)}
-        step = sequences_of(GROUP_BYTES, dtype, mix.sequence_length)
-        path = f"{task.name}.parquet"
-        kind = schema(dtype, mix.sequence_length)
-        with ParquetShard(self.folder, path, kind, **_options()) as parquet:
-            for begin in range(0, stop - start, step):
-                rows = slice(begin, min(begin + step, stop - start))
-                positions = np.arange(start + rows.start, start + rows.stop)
-                parquet.write(sequence_batch(mix, streams, domains[rows], places[rows], positions, kind))
+        kind, step = schema(dtype, length), sequences_of(GROUP_BYTES, dtype, length)
+        with ParquetShard(self.folder, f"{task.name}.parquet", kind, **_options()) as parquet:
+            for at in range(0, span.stop - span.start, step):
+                rows = slice(at, min(at + step, span.stop - span.start))
+                positions = np.arange(span.start + rows.start, span.start + rows.stop)
+                parquet.write(sequence_batch(mix.names, streams, domains[rows], begins[rows], positions, kind))
         counts = np.bincount(domains, minlength=len(mix.domains)).tolist()
-        counters = {
-            "sequences": {d.name: n for d, n in zip(mix.domains, counts, strict=True)},
-            "first": start,
-        }
-        commit(
-            self.folder,
-            task.name,
-            [Shard(task.name, stop - start, parquet.content, (parquet.file,), counters)],
-        )
+        counters = {"sequences": dict(zip(mix.names, counts, strict=True)), "first": span.start, "length": length}
+        rows_written = span.stop - span.start
+        commit(self.folder, task.name, [Shard(task.name, rows_written, parquet.content, (parquet.file,), counters)])
 
 
 @dataclass(frozen=True)
@@ -125,44 +108,40 @@ class WriteValidation:
     def __call__(self, task: Task) -> None:
         number: int = task.payload
         mix = self.mixture
-        dtype = np.dtype(mix.dtype)
+        length, dtype = mix.segments[-1].plan.sequence_length, np.dtype(mix.dtype)
         stream = mix.open(mix.domains[number], "validation")
-        total = stream.tokens // mix.sequence_length
-        step = sequences_of(GROUP_BYTES, dtype, mix.sequence_length)
-        kind = schema(dtype, mix.sequence_length)
+        total = stream.tokens // length
+        kind, step = schema(dtype, length), sequences_of(GROUP_BYTES, dtype, length)
         with ParquetShard(self.folder, f"{task.name}.parquet", kind, **_options()) as parquet:
-            for begin in range(0, max(total, 1), step):
-                places = np.arange(begin, min(begin + step, total))
+            for at in range(0, max(total, 1), step):
+                places = np.arange(at, min(at + step, total))
                 domains = np.full(len(places), number)
-                parquet.write(sequence_batch(mix, {number: stream}, domains, places, places, kind))
-        tail = stream.tokens - total * mix.sequence_length
-        counters = {"sequences": {mix.domains[number].name: total}, "tail_tokens": tail}
+                parquet.write(sequence_batch(mix.names, {number: stream}, domains, places * length, places, kind))
+        counters = {"sequences": {mix.names[number]: total}, "length": length}
         commit(self.folder, task.name, [Shard(task.name, total, parquet.content, (parquet.file,), counters)])
 
 
 def sequence_batch(
-    mix: Mixture,
+    names: Sequence[str],
     streams: Mapping[int, Stream],
     domains: np.ndarray,
-    places: np.ndarray,
+    begins: np.ndarray,
     positions: np.ndarray,
     kind: pa.Schema,
 ) -> pa.RecordBatch:
-    """Sequences as rows of a shard. domains: index into `mix.domains`; places: int64 number in the domain's stream."""
-    n, length = len(domains), mix.sequence_length
-    tokens = np.zeros((n, length), np.dtype(mix.dtype))
+    """Sequences as rows of a shard. domains: index into `names`; begins: int64, first token in the domain's stream."""
+    kind_of_ids = kind.field("input_ids").type
+    n, length = len(domains), kind_of_ids.list_size
+    tokens = np.zeros((n, length), kind_of_ids.value_type.to_pandas_dtype())
     found: list[tuple[np.ndarray, Pieces, np.ndarray]] = []
     for number in np.unique(domains).tolist():
         mine = np.flatnonzero(domains == number)
-        pieces = streams[number].pieces(places[mine], length)
-        rows = np.zeros((len(mine), length), tokens.dtype)
-        streams[number].gather(pieces, rows.reshape(-1))
-        tokens[mine] = rows
+        pieces = streams[number].pieces(begins[mine], length)
+        streams[number].gather(pieces, tokens, mine)
         found.append((mine, pieces, streams[number].ids(pieces)))
-    names = pa.array([d.name for d in mix.domains], pa.string())
     columns = [
-        pa.FixedSizeListArray.from_arrays(pa.array(tokens.reshape(-1)), type=kind.field("input_ids").type),
-        names.take(pa.array(domains.astype(np.int32))),
+        pa.FixedSizeListArray.from_arrays(pa.array(tokens.reshape(-1)), type=kind_of_ids),
+        pa.array(list(names), pa.string()).take(pa.array(domains.astype(np.int32))),
         pa.array(positions.astype(np.int64)),
         _pieces(n, found),
     ]
@@ -204,9 +183,12 @@ def _options() -> dict[str, object]:
     }
 
 
-def plan_shards(mixture: Mixture) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Names and ranges of positions of the training shards."""
-    total = int(mixture.counts.sum())
-    step = sequences_of(SHARD_BYTES, np.dtype(mixture.dtype), mixture.sequence_length)
-    for number, start in enumerate(range(0, total, step)):
-        yield f"train/{number:05d}", (start, min(start + step, total))
+def plan_shards(mixture: Mixture) -> Iterator[tuple[str, Span]]:
+    """Names and spans of the training shards."""
+    number = 0
+    for index, segment in enumerate(mixture.segments):
+        step = sequences_of(SHARD_BYTES, np.dtype(mixture.dtype), segment.plan.sequence_length)
+        end = segment.first + segment.sequences
+        for start in range(segment.first, end, step):
+            yield f"train/{number:05d}", Span(index, start, min(start + step, end))
+            number += 1

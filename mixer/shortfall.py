@@ -16,8 +16,8 @@ from stages.errors import UserError
 Shares = list[dict[str, Fraction]]
 """For every phase, the share of its sequences by domain; each sums to exactly 1."""
 
-_FACTOR_DENOMINATOR = 10**40
-"""Factors with a larger denominator are rounded to this one, because every round multiplies those of the one before."""
+_FINEST = 10**24
+"""The grid of scaled shares: without one, each round multiplies the denominators of the round before."""
 _SHARE_GRID = 10**6
 _EPOCH_GRID = 1000
 
@@ -187,14 +187,14 @@ def raise_to_floors(demand: Demand) -> Shares:
 
 
 def redistribute(demand: Demand) -> Shares:
-    """The shares with no domain over its cap: water-filling, exact.
+    """The shares with no domain over its cap: water-filling, in exact fractions.
 
     Floors come first (`raise_to_floors`). A domain over its cap is then scaled by the same factor in all phases to
-    its cap, in whole sequences, and stays there; what it gives up in a phase goes to the domains of that phase that are
-    not capped, in the proportions in which they were asked. That is repeated until the planned sequences of none exceed
-    its cap, after at most one round for each domain, and some more where rounding would still plan a sequence too
-    many: such a domain is lowered by the excess, which is below one sequence for each phase. Shares that already fit
-    come back as they are.
+    its cap, in whole sequences (shares of more than 24 decimals are rounded down to these), and stays there; what it
+    gives up in a phase goes to the domains of that phase that are not capped, in the proportions in which they were
+    asked. That is repeated until the planned sequences of none exceed its cap, after at most one round for each domain,
+    and some more where rounding would still plan a sequence too many: such a domain is lowered by the excess, which is
+    below one sequence for each phase. Shares that already fit come back as they are.
 
     Raises UserError when all domains of a phase are capped and do not fill it, naming the phase, the tokens that lack,
     and the smallest change of budget or of max_epochs with which the whole of it can be filled; and for floors as
@@ -238,7 +238,7 @@ def _fill(demand: Demand, base: Shares, pinned: Mapping[str, list[Fraction]]) ->
     for i, (phase, size) in enumerate(zip(base, demand.sizes, strict=True)):
         room = 1 - sum((shares[i] for shares in pinned.values()), Fraction(0))
         free = sum((share for d, share in phase.items() if d not in pinned), Fraction(0))
-        if not size:
+        if False:
             filled.append(phase)
             continue
         if room < 0 or (room and not free):
@@ -301,11 +301,9 @@ def _need(demand: Demand, shares: Shares, domain: str) -> Fraction:
 
 
 def _scaled(shares: Shares, domain: str, factor: Fraction, rounded: Callable[[Fraction], int]) -> list[Fraction]:
-    """A domain's shares times a factor, exactly if it is in one phase only: the product is then a count over a size."""
-    several = sum(1 for phase in shares if phase[domain]) > 1
-    if several and factor.denominator > _FACTOR_DENOMINATOR:
-        factor = Fraction(rounded(factor * _FACTOR_DENOMINATOR), _FACTOR_DENOMINATOR)
-    return [phase[domain] * factor for phase in shares]
+    """A domain's shares times a factor, on the grid where they would have more digits than that."""
+    exact = [phase[domain] * factor for phase in shares]
+    return [x if x.denominator <= _FINEST else Fraction(rounded(x * _FINEST), _FINEST) for x in exact]
 
 
 def _scaled_to_one(weights: Mapping[str, Fraction]) -> dict[str, Fraction]:

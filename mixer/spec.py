@@ -1,217 +1,240 @@
-"""The mixture spec: domains of cells, their weights, the budget, the phases, and what must hold of the result."""
+"""The mixture spec: domains of cells and what each asks for, the budget, the phases, what must hold of the result."""
 
-import re
+import hashlib
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from stages.corpus import CorpusSpec, Name, resolve
-from stages.errors import UserError
-from stages.quantity import Amount, Share, parse_amount, parse_share
+from mixer.cells import read_column
+from mixer.expect import Expectation
+from stages.corpus import Name, resolve
+from stages.quantity import Amount, Share
 from stages.specfile import Spec, load_spec
 
-_BOUND = re.compile(r"(>=|<=|>|<)\s*(\S+)|(\S+)\s*\+-\s*(\S+)")
+PLAIN_STRATEGIES = ("proportional", "uniform", "unimax")
+Predicate = dict[str, str | bool | list[str | bool | None] | None]
+Cells = Annotated[tuple[str | Predicate, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str | dict) else v)]
+"""Names of cells, globs over names, or predicates over the columns of cells (`{quality: '>= 3'}`)."""
 
 
-class Bound(Spec):
-    """What an expectation says about a number: an interval with both ends included unless `open`."""
+class WeightsSpec(Spec):
+    """Where the weights of a group's members come from; see `mixer.weights` for what each strategy computes.
 
-    text: str
-    low: Fraction | None
-    high: Fraction | None
-    open: bool
-
-    def holds(self, value: Fraction) -> bool:
-        """Whether the value lies in the interval."""
-        if self.open:
-            return (self.low is None or value > self.low) and (self.high is None or value < self.high)
-        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
-
-
-def _number(text: str) -> Fraction:
-    try:
-        return parse_share(text)
-    except ValueError:
-        return Fraction(parse_amount(text))
-
-
-def _parse_bound(value: Any) -> Bound:
-    if isinstance(value, Bound):
-        return value
-    match = _BOUND.fullmatch(str(value).strip())
-    if match is None:
-        raise ValueError(f"{value!r} is not a bound; write '>= 50%', '<= 3' or '25% +- 0.1%'")
-    if match[1]:
-        number = _number(match[2])
-        low, high = (number, None) if match[1][0] == ">" else (None, number)
-        return Bound(text=str(value), low=low, high=high, open=len(match[1]) == 1)
-    centre, margin = _number(match[3]), _number(match[4])
-    return Bound(text=str(value), low=centre - margin, high=centre + margin, open=False)
-
-
-BoundText = Annotated[
-    Bound,
-    BeforeValidator(_parse_bound),
-    PlainSerializer(lambda b: b.text, return_type=str),
-    WithJsonSchema({"type": "string", "description": "'>= 50%', '<= 3' or '25% +- 0.1%'."}),
-]
-SOURCE_FACTS = ("kept", "documents", "tokens")
-DOMAIN_FACTS = ("share", "epochs", "sequences", "tokens")
-
-
-class Expectation(Spec):
-    """Something that must hold of the result, about one source or one domain; its name tells it apart when it fails.
-
-    Of a source: `kept` (share of its readable documents that reach the store), `documents`, `tokens` (in the store).
-    Of a domain: `share` (of the training sequences), `epochs`, `sequences`, `tokens` (of training).
+    `proportional`, `uniform`, `unimax`, `{unimax: {max_epochs: 4}}`, `{temperature: 0.7}`,
+    `{quality_curve: {column: quality, drop: 40%, power: 2, max_epochs: 7}}` or `{csv: FILE, column: weight}`.
+    `values` are a file's weights, filled in when the spec is read, so that a manifest holds what was used.
     """
 
-    name: str | None = None
-    source: str | None = None
-    domain: str | None = None
-    kept: BoundText | None = None
-    documents: BoundText | None = None
-    share: BoundText | None = None
-    epochs: BoundText | None = None
-    sequences: BoundText | None = None
-    tokens: BoundText | None = None
+    strategy: Literal["proportional", "uniform", "temperature", "unimax", "quality_curve", "csv"]
+    exponent: Share | None = None
+    max_epochs: Share | None = None
+    column: str | None = None
+    drop: Share = Field(Fraction(0), validate_default=True)
+    power: Share = Field(Fraction(2), validate_default=True)
+    csv: str | None = None
+    key: str = "cell"
+    values: dict[str, Share] | None = None
+    sha256: str | None = None
 
     @model_validator(mode="after")
-    def _one_subject(self) -> "Expectation":
-        if (self.source is None) == (self.domain is None):
-            raise ValueError("an expectation is about one `source` or one `domain`")
-        facts = SOURCE_FACTS if self.source is not None else DOMAIN_FACTS
-        said = [f for f in dict.fromkeys(SOURCE_FACTS + DOMAIN_FACTS) if getattr(self, f) is not None]
-        if len(said) != 1 or said[0] not in facts:
-            raise ValueError(f"say exactly one of {', '.join(facts)} here")
+    def _settings(self) -> "WeightsSpec":
+        needed = {"temperature": "exponent", "quality_curve": "column", "csv": "csv"}.get(self.strategy)
+        if needed is not None and getattr(self, needed) is None:
+            raise ValueError(f"{self.strategy} needs its {needed}")
         return self
 
-    @property
-    def fact(self) -> str:
-        """Which number it is about."""
-        return next(f for f in dict.fromkeys(SOURCE_FACTS + DOMAIN_FACTS) if getattr(self, f) is not None)
 
-    @property
-    def label(self) -> str:
-        """The given name, or what it says."""
-        subject = f"source {self.source}" if self.source is not None else f"domain {self.domain}"
-        return self.name or f"{subject}: {self.fact} {getattr(self, self.fact).text}"
+def _is_strategy(value: Any) -> bool:
+    """Whether a value under `weights` names a strategy, rather than giving weights by name."""
+    if isinstance(value, str | WeightsSpec):
+        return True
+    if not isinstance(value, dict):
+        return False
+    return "strategy" in value or "csv" in value or (len(value) == 1 and next(iter(value)) in _SETTINGS)
+
+
+_SETTINGS = {"temperature": "exponent", "unimax": None, "quality_curve": None}
+
+
+def _parse_weights(value: Any) -> Any:
+    if isinstance(value, str):
+        if value not in PLAIN_STRATEGIES:
+            choices = f"{', '.join(PLAIN_STRATEGIES)}, temperature, quality_curve and csv"
+            raise ValueError(f"{value!r} is no strategy without settings; there are {choices}")
+        return {"strategy": value}
+    if isinstance(value, dict) and "csv" in value and "strategy" not in value:
+        return {"strategy": "csv", **value}
+    if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _SETTINGS:
+        ((name, settings),) = value.items()
+        if name == "temperature":
+            return {"strategy": name, "exponent": settings}
+        return {"strategy": name, **(settings or {})}
+    return value
+
+
+Weights = Annotated[
+    WeightsSpec,
+    BeforeValidator(_parse_weights),
+    WithJsonSchema(
+        {
+            "anyOf": [{"enum": list(PLAIN_STRATEGIES)}, {"type": "object"}],
+            "description": "A strategy, with its settings where it has some.",
+        }
+    ),
+]
 
 
 class DomainSpec(Spec):
-    """A named set of cells with a weight."""
+    """A named set of cells, or a group of domains, and what it asks for: one of `weight`, `tokens`, `epochs`, `rest`.
 
-    cells: tuple[str, ...] = Field(min_length=1)
-    weight: Share
-    max_epochs: Share | None = Field(None, description="Most planned passes over the domain; default of the mixture.")
+    A group has `domains`, or `each: true`, which makes every cell a domain of its own, named like it. Weights inside a
+    group are shares of the group and come from its members or from `weights`.
+    """
+
+    cells: Cells = ()
+    domains: dict[Name, "DomainSpec"] | None = None
+    each: bool = False
+    weight: Share | None = Field(None, description="Share of the group, or of the run at the top.")
+    tokens: Amount | None = Field(None, description="Tokens over the whole run; only at the top.")
+    epochs: Share | None = Field(None, description="Passes over its unique tokens; only at the top.")
+    rest: bool = Field(False, description="What the others leave.")
+    weights: Weights | None = None
+    max_epochs: Share | None = Field(None, description="Most planned passes; default of the group, then the mixture.")
+    min_share: Share | None = Field(None, description="Least share of the run.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "DomainSpec":
+        if (self.domains is None) == (not self.cells):
+            raise ValueError("a domain has `cells`, a group has `domains`; say one of them")
+        if self.weights is not None and not self.is_group:
+            raise ValueError("`weights` are for a group; say `each: true` to weigh the cells one by one")
+        if self.each and self.domains is not None:
+            raise ValueError("`each` goes with `cells`")
+        asks = [name for name in ("weight", "tokens", "epochs") if getattr(self, name) is not None]
+        asks += ["rest"] if self.rest else []
+        if len(asks) > 1:
+            raise ValueError(f"asks for {' and '.join(asks)}; say one of weight, tokens, epochs and rest")
+        if self.min_share is not None and self.is_group:
+            raise ValueError("`min_share` is for a domain, not for a group")
+        return self
+
+    @property
+    def is_group(self) -> bool:
+        return self.domains is not None or self.each
+
+    @property
+    def asks(self) -> bool:
+        """Whether it says itself what it wants."""
+        return self.rest or any(v is not None for v in (self.weight, self.tokens, self.epochs))
 
 
 class PhaseSpec(Spec):
-    """A share of the budget; its `weights`, when given, stand for all domains (one left out has none here)."""
+    """A share of the budget. `weights`, when given, replace those of the top for this phase: shares by name (one left
+    out gets none, `tokens`, `epochs` and `rest` keep what they ask for), or a strategy over all domains."""
 
     name: Name
     share: Share
     weights: dict[str, Share] | None = None
+    strategy: Weights | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _weights_or_strategy(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("strategy") is None and _is_strategy(value.get("weights")):
+            return {**{k: v for k, v in value.items() if k != "weights"}, "strategy": value["weights"]}
+        return value
+
+
+class Amendment(Spec):
+    """A change of the mixture in mid-run: from position `at` on other phases hold; what came before stays.
+
+    `budget` is in tokens from there on (default: what is left), `sequence_length` that of the new sequences. `parent`
+    is the root digest of the manifest that was amended.
+    """
+
+    at: int = Field(ge=1)
+    phases: tuple[PhaseSpec, ...] = Field(min_length=1)
+    sequence_length: int | None = Field(None, ge=1)
+    budget: Amount | None = None
+    reason: str = Field(min_length=1)
+    parent: str
 
 
 class MixtureSpec(Spec):
     """`mixtures/NAME.yaml`."""
 
     mixture: Name
-    corpus: str = Field(description="The corpus spec, relative to this file.")
+    corpus: str | None = Field(None, description="The corpus spec, relative to this file.")
+    cells: str | None = Field(None, description="Instead of a corpus: a CSV of cells and tokens, to plan without data.")
     seed: int = Field(0, ge=0)
     sequence_length: int = Field(ge=1)
     budget: Amount = Field(ge=1, description="Training tokens.")
     validation: Share = Field(Fraction(0), description="Share of the documents held out, chosen by id.")
     domains: dict[Name, DomainSpec] = Field(min_length=1)
+    weights: Weights | None = Field(None, description="A strategy for the domains, instead of what each asks for.")
     phases: tuple[PhaseSpec, ...] = Field((), description="Default: one phase, main, of the whole budget.")
     max_epochs: Share = Field(Fraction(4), description="For domains that say nothing else.")
-    on_shortfall: Literal["error"] = "error"
+    on_shortfall: Literal["error", "redistribute", "repeat"] = "error"
     normalize: bool = Field(False, description="Scale weights and shares that do not sum to 1.")
+    ladder: dict[Name, Amount] = Field(default_factory=dict, description="Smaller budgets by name.")
     expect: tuple[Expectation, ...] = ()
+    amendments: tuple[Amendment, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> "MixtureSpec":
+        if (self.corpus is None) == (self.cells is None):
+            raise ValueError("a mixture names a `corpus`, or `cells` to plan without data; say one of them")
         if self.budget < self.sequence_length:
             raise ValueError(f"budget: {self.budget} tokens are less than one sequence of {self.sequence_length}")
         if self.validation >= 1:
             raise ValueError(f"validation: {self.validation} leaves nothing to train on; write a share such as 0.5%")
-        for phase in self.phases:
+        for rung, budget in self.ladder.items():
+            if not self.sequence_length <= budget <= self.budget:
+                raise ValueError(f"ladder: {rung}: {budget} tokens are not between one sequence and the budget")
+        for phase in (*self.phases, *(p for a in self.amendments for p in a.phases)):
             for name in phase.weights or {}:
                 if name not in self.domains:
                     raise ValueError(
-                        f"phases: {phase.name} weighs {name!r}, which is no domain; the domains are "
+                        f"phases: {phase.name} weighs {name!r}, which is no domain at the top; there are "
                         f"{', '.join(sorted(self.domains))}"
                     )
-        seen: dict[str, str] = {}
-        for name, domain in self.domains.items():
-            for cell in domain.cells:
-                if cell in seen:
-                    raise ValueError(
-                        f"domains: the cell {cell} is in {seen[cell]} and in {name}; a cell has one domain"
-                    )
-                seen[cell] = name
         return self
 
-    def phase_list(self) -> list[tuple[str, Fraction, dict[str, Fraction]]]:
-        """Name, share and weights by domain of every phase, as asked.
 
-        Raises UserError, printing the sum, when shares or a phase's weights do not sum to 1 and `normalize` is off.
-        """
-        base = {name: d.weight for name, d in self.domains.items()}
-        phases = [(p.name, p.share, dict(p.weights) if p.weights is not None else base) for p in self.phases]
-        phases = phases or [("main", Fraction(1), base)]
-        self._check_sum("the shares of the phases", sum((share for _, share, _ in phases), Fraction(0)))
-        for name, _, weights in phases:
-            self._check_sum(f"the weights of phase {name}", sum(weights.values(), Fraction(0)))
-        return [
-            (name, share, {d: weights.get(d, Fraction(0)) for d in sorted(self.domains)})
-            for name, share, weights in phases
-        ]
-
-    def _check_sum(self, what: str, total: Fraction) -> None:
-        if total == 0:
-            raise UserError(f"mixture {self.mixture}: {what} are all zero")
-        if total != 1 and not self.normalize:
-            raise UserError(
-                f"mixture {self.mixture}: {what} sum to {_decimal(total)}, not 1; mend them, or say `normalize: true` "
-                "to have them scaled"
-            )
-
-
-def _decimal(value: Fraction) -> str:
-    """A fraction of decimals, written out exactly."""
-    text = f"{value.numerator / value.denominator:.12g}"
-    return text if Fraction(text) == value else f"{value} ({text})"
-
-
-def load_mixture(path: Path) -> tuple[MixtureSpec, CorpusSpec, Path]:
-    """A mixture spec, its corpus spec, and the folder of the corpus spec, to which its paths are relative.
+def load_mixture_spec(path: Path) -> MixtureSpec:
+    """A mixture spec with the files of its weights read into it.
 
     Raises UserError with file, line and key for every mistake.
     """
-    mixture = load_spec(path, MixtureSpec)
-    corpus_path = resolve(path.parent, mixture.corpus)
-    corpus = load_spec(corpus_path, CorpusSpec)
-    for name, domain in mixture.domains.items():
-        for cell in domain.cells:
-            if cell not in corpus.sources:
-                raise UserError(
-                    f"{path}: domains.{name}.cells: {cell!r} is no cell of {corpus_path}; "
-                    f"the cells are {', '.join(sorted(corpus.sources))}"
-                )
-    for expectation in mixture.expect:
-        _check_subject(path, expectation, mixture, corpus)
-    mixture.phase_list()
-    return mixture, corpus, corpus_path.parent
+    spec = load_spec(path, MixtureSpec)
+    return MixtureSpec.model_validate(with_weight_files(spec.model_dump(), path.parent))
 
 
-def _check_subject(path: Path, expectation: Expectation, mixture: MixtureSpec, corpus: CorpusSpec) -> None:
-    known = corpus.sources if expectation.source is not None else mixture.domains
-    subject = expectation.source or expectation.domain
-    if subject not in known:
-        raise UserError(
-            f"{path}: expect: {expectation.label}: there is no {subject!r}; there are {', '.join(sorted(known))}"
-        )
+def load_phases(path: Path) -> dict[str, Any]:
+    """The `phases` of an amendment, with `sequence_length` and `budget` where the file says them, as plain data."""
+    return dict(with_weight_files(load_spec(path, PhasesFile).model_dump(exclude_none=True), path.parent))
+
+
+class PhasesFile(Spec):
+    """The file that `mixer amend --phases` reads."""
+
+    phases: tuple[PhaseSpec, ...] = Field(min_length=1)
+    sequence_length: int | None = Field(None, ge=1)
+    budget: Amount | None = None
+
+
+def with_weight_files(data: Any, base: Path) -> Any:
+    """The plain data of a spec, every `csv` strategy without `values` completed from its file."""
+    if isinstance(data, dict):
+        data = {k: with_weight_files(v, base) for k, v in data.items()}
+        if data.get("strategy") == "csv" and data.get("values") is None:
+            file = resolve(base, data["csv"])
+            values = read_column(file, data.get("column") or "weight", data["key"])
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            data |= {"values": values, "sha256": digest}
+        return data
+    if isinstance(data, list | tuple):
+        return [with_weight_files(v, base) for v in data]
+    return data

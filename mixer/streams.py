@@ -5,6 +5,8 @@ Validation documents are chosen by id alone: a document is held out when the key
 training documents. In each epoch they follow in the order of a hash keyed by (seed, domain name, epoch), ties by id;
 epochs follow each other, and so a domain has one endless stream of tokens that sequences are cut from.
 
+A rung of the ladder draws from a pool: the first documents of the order of the first epoch, up to a number of tokens.
+
 A stream's shard is two raw files: `docs.bin` (uint32 part, uint32 row of every document in stream order) and
 `ends.bin` (uint64, where it ends in the stream, in tokens). They are written in slices of the hash's range, so memory
 does not grow with the domain.
@@ -14,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +32,16 @@ DOCUMENTS_PER_SLICE = 4_000_000
 DOCS = np.dtype([("part", "<u4"), ("row", "<u4")])
 ENDS = np.dtype("<u8")
 VALIDATION_KEY = key("validation")
+
+
+class _Found(NamedTuple):
+    """Documents in order: keyed hash and id words (uint64), place in the store (`DOCS`), tokens (int64)."""
+
+    hashes: np.ndarray
+    hi: np.ndarray
+    lo: np.ndarray
+    documents: np.ndarray
+    lengths: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -92,15 +105,19 @@ def whole_epochs(tokens: int, unique: int) -> int:
     return max(1, -(-tokens // max(1, unique)))
 
 
-def stream_recipe(domain: Domain, store: str, seed: int, validation: Fraction, epochs: int) -> Recipe:
-    """The recipe of a domain's stream of that many epochs."""
-    config = {
+def stream_recipe(
+    domain: Domain, store: str, seed: int, validation: Fraction, epochs: int, pool: int | None = None
+) -> Recipe:
+    """The recipe of a domain's stream of that many epochs over all its documents, or over a pool of so many tokens."""
+    config: dict[str, Any] = {
         "domain": domain.name,
         "cells": sorted(domain.cells),
         "seed": seed,
         "validation": str(validation),
         "epochs": epochs,
     }
+    if pool is not None:
+        config["pool"] = pool
     return Recipe("stream", VERSION, domain.name, config, {"store": store})
 
 
@@ -114,37 +131,57 @@ class WriteStream:
     seed: int
     validation: Fraction
     epochs: int
+    pool: int | None = None
 
     def __call__(self, task: Task) -> None:
         train = task.payload == "train"
         parts = self.domain.parts(self.store)
-        keys = [key("epoch", self.seed, self.domain.name, e) for e in range(self.epochs)] if train else [None]
+        keys = [self._key(e) for e in range(self.epochs)] if train else [None]
+        last = self._last_of_pool(parts) if train and self.pool is not None else None
         total, rows = 0, 0
         with (
             new_file(self.folder, f"{task.name}.docs.bin") as (docs, d),
             new_file(self.folder, f"{task.name}.ends.bin") as (ends, e),
         ):
             for epoch_key in keys:
-                for documents, lengths in self._epoch(parts, train, epoch_key):
-                    docs.write(documents)
-                    ends.write((total + np.cumsum(lengths)).astype(ENDS))
-                    total += int(lengths.sum())
-                    rows += len(documents)
+                for found in self._epoch(parts, train, epoch_key, last):
+                    docs.write(found.documents)
+                    ends.write((total + np.cumsum(found.lengths)).astype(ENDS))
+                    total += int(found.lengths.sum())
+                    rows += len(found.documents)
         content = digest_of([d[0].sha256, e[0].sha256])
-        commit(self.folder, task.name, [Shard(task.name, rows, content, (d[0], e[0]), {"tokens": total})])
+        counters = {"tokens": total, "unique_tokens": total // max(1, len(keys))}
+        commit(self.folder, task.name, [Shard(task.name, rows, content, (d[0], e[0]), counters)])
+
+    def _key(self, epoch: int) -> int:
+        return key("epoch", self.seed, self.domain.name, epoch)
+
+    def _last_of_pool(self, parts: Sequence[StorePart]) -> tuple[int, int, int]:
+        """The document of the first epoch with which the pool is full, as (hash, high word, low word)."""
+        left, last = self.pool or 0, (0, 0, 0)
+        for found in self._epoch(parts, True, self._key(0), None):
+            reached = int(np.searchsorted(np.cumsum(found.lengths), left))
+            if len(found.lengths):
+                i = min(reached, len(found.lengths) - 1)
+                last = (int(found.hashes[i]), int(found.hi[i]), int(found.lo[i]))
+            if reached < len(found.lengths):
+                return last
+            left -= int(found.lengths.sum())
+        return last
 
     def _epoch(
-        self, parts: Sequence[StorePart], train: bool, epoch_key: int | None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        self, parts: Sequence[StorePart], train: bool, epoch_key: int | None, last: tuple[int, int, int] | None
+    ) -> Iterator[_Found]:
         """One pass over the documents in order, in slices of the range of the hash."""
         slices = max(1, -(-sum(len(p.length) for p in parts) // DOCUMENTS_PER_SLICE))
         for number in range(slices):
             low = np.uint64(number * (1 << 64) // slices)
             high = np.uint64((number + 1) * (1 << 64) // slices - 1)
-            picked = [self._pick(i, part, train, epoch_key, low, high) for i, part in enumerate(parts)]
-            hashes, hi, lo, documents, lengths = (np.concatenate(column) for column in zip(*picked, strict=True))
-            order = np.lexsort((lo, hi, hashes))
-            yield documents[order], lengths[order]
+            picked = [self._pick(i, part, train, epoch_key, low, high, last) for i, part in enumerate(parts)]
+            columns = (np.concatenate(column) for column in zip(*picked, strict=True))
+            found = _Found(*columns)
+            order = np.lexsort((found.lo, found.hi, found.hashes))
+            yield _Found(*(column[order] for column in found))
 
     def _pick(
         self,
@@ -154,14 +191,24 @@ class WriteStream:
         epoch_key: int | None,
         low: np.uint64,
         high: np.uint64,
-    ) -> tuple[np.ndarray, ...]:
+        last: tuple[int, int, int] | None,
+    ) -> _Found:
         hi, lo = part.ids
         hashes = hi if epoch_key is None else keyed_hash(hi, lo, epoch_key)
         mine = held_out(hi, lo, self.validation) != train
+        if last is not None:
+            mine &= _up_to(keyed_hash(hi, lo, self._key(0)), hi, lo, last)
         rows = np.flatnonzero(mine & (hashes >= low) & (hashes <= high))
         documents = np.empty(len(rows), DOCS)
         documents["part"], documents["row"] = number, rows
-        return hashes[rows], hi[rows], lo[rows], documents, part.length[rows]
+        return _Found(hashes[rows], hi[rows], lo[rows], documents, part.length[rows])
+
+
+def _up_to(hashes: np.ndarray, hi: np.ndarray, lo: np.ndarray, last: tuple[int, int, int]) -> np.ndarray:
+    """Which documents come no later than `last` in the order of (hash, high word, low word)."""
+    h, high, low = (np.uint64(word) for word in last)
+    same = hashes == h
+    return (hashes < h) | (same & (hi < high)) | (same & (hi == high) & (lo <= low))
 
 
 def stream_tasks(work: WriteStream, size: int) -> list[Task]:

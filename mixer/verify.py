@@ -11,10 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from mixer.describe import plan_records
+from mixer.domains import cells_of_corpus, resolve_domains
+from mixer.ladder import find_rung
 from mixer.lineage import recipes_of
-from mixer.manifest import counters_digest, phases_of, read_manifest, root_digest
-from mixer.plan import Plan, Supply, check_supply, feasible_budget, max_epochs, plan_mixture
-from mixer.recount import recount_cells, recount_funnel, recount_shard, recount_supply
+from mixer.manifest import counters_digest, read_manifest, root_digest
+from mixer.plan import Supply, feasible_budget, plan_run
+from mixer.recount import recount_cells, recount_funnel, recount_shard, recount_stream, recount_supply
 from mixer.spec import MixtureSpec
 from stages.artifact import Artifact, parse_artifact, sha256_of
 from stages.content import ContentDigest
@@ -85,10 +88,15 @@ def _check_specs(manifest: Mapping[str, Any]) -> list[str]:
     try:
         spec = MixtureSpec.model_validate(manifest["specs"]["mixture"]["spec"])
         corpus = CorpusSpec.model_validate(manifest["specs"]["corpus"]["spec"])
-        supply = {name: _supply(domain) for name, domain in manifest["domains"].items()}
-        plan = plan_mixture(spec, feasible_budget(spec, supply) if manifest["sample"] else None)
-        check_supply(spec, plan, supply)
-        recipes = recipes_of(manifest, corpus, spec, plan)
+        domains = resolve_domains(spec, cells_of_corpus(corpus))
+        supply = {leaf.name: _supply(manifest["domains"][leaf.name]) for leaf in domains.leaves}
+        run = plan_run(domains, supply, feasible_budget(domains, supply) if manifest["sample"] else None)
+        pools = None
+        if manifest["rung"] is not None:
+            rung = find_rung(spec, run, supply, manifest["rung"])
+            run, pools = rung.run, rung.pools
+        planned = plan_records(domains, run, supply, pools)
+        recipes = recipes_of(manifest, corpus, domains, run, pools)
     except ValidationError as error:
         first = error.errors()[0]
         return [f"manifest: specs: {'.'.join(map(str, first['loc']))}: {first['msg']}"]
@@ -96,17 +104,6 @@ def _check_specs(manifest: Mapping[str, Any]) -> list[str]:
         return [f"manifest: its mixture spec cannot be planned again: {error}"]
     except KeyError as error:
         return [f"manifest: {error} is in its specs and not in its numbers"]
-    tokens = plan.sequences * plan.sequence_length
-    totals = {
-        "budget": plan.budget,
-        "sequence_length": plan.sequence_length,
-        "sequences": plan.sequences,
-        "tokens": tokens,
-        "unused_tokens": plan.budget - tokens,
-        "seed": spec.seed,
-        "validation": str(spec.validation),
-    }
-    domains = {name: _planned(spec, plan, name, supply[name]) for name in plan.domains}
     said = {
         n: {k: v for k, v in d.items() if k not in ("realized", "validation")} for n, d in manifest["domains"].items()
     }
@@ -119,11 +116,13 @@ def _check_specs(manifest: Mapping[str, Any]) -> list[str]:
     recorded = [
         {k: record[k] for k in ("stage", "name", "version", "digest", "folder")} for record in manifest["stages"]
     ]
+    log = [{"at": a.at, "parent": a.parent, "reason": a.reason} for a in spec.amendments]
+    logged = [{k: entry[k] for k in ("at", "parent", "reason")} for entry in manifest["log"]]
     return [
         *differences(manifest["mixture"], spec.mixture, "mixture"),
-        *differences(manifest["totals"], totals, "totals"),
-        *differences(manifest["phases"], phases_of(plan), "phases"),
-        *differences(said, domains, "domains"),
+        *(d for part in ("totals", "segments", "phases") for d in differences(manifest[part], planned[part], part)),
+        *differences(said, planned["domains"], "domains"),
+        *differences(logged, log, "log"),
         *differences(copied, sources, "sources"),
         *differences(manifest["tokenizer"]["dtype"], _width(manifest["tokenizer"]["vocabulary"]), "tokenizer.dtype"),
         *differences(recorded, stages, "stages"),
@@ -132,23 +131,7 @@ def _check_specs(manifest: Mapping[str, Any]) -> list[str]:
 
 def _supply(domain: Mapping[str, Any]) -> Supply:
     real, held = domain["realized"], domain["validation"]
-    return Supply(real["documents"], real["unique_tokens"], held["documents"], held["tokens"])
-
-
-def _planned(spec: MixtureSpec, plan: Plan, name: str, supply: Supply) -> dict[str, Any]:
-    """What a manifest says of a domain before anything is written."""
-    planned = plan.planned(name)
-    return {
-        "cells": sorted(spec.domains[name].cells),
-        "max_epochs": str(max_epochs(spec, name)),
-        "asked": {"weight": str(plan.asked(name))},
-        "planned": {
-            "weight": str(Fraction(planned, plan.sequences)),
-            "sequences": planned,
-            "tokens": planned * plan.sequence_length,
-            "epochs": str(plan.epochs(name, supply)),
-        },
-    }
+    return Supply(real["documents"], domain["available_tokens"], held["documents"], held["tokens"])
 
 
 def _width(vocabulary: int) -> str:
@@ -186,28 +169,37 @@ def parquet_content(path: Path) -> str:
 
 
 def _check_totals(manifest: Mapping[str, Any]) -> list[str]:
-    """The realized numbers of the domains against the shards' own counts, and the shards against the order."""
+    """The realized numbers of the domains against the shards' own counts, and the shards against the order. A virtual
+    mixture has no shards: its realized numbers are the planned ones."""
     wrong: list[str] = []
-    length, total = manifest["totals"]["sequence_length"], manifest["totals"]["sequences"]
+    totals, domains = manifest["totals"], manifest["domains"]
     expected = 0
-    realized = dict.fromkeys(manifest["domains"], 0)
-    held = dict.fromkeys(manifest["domains"], 0)
+    realized, tokens = dict.fromkeys(domains, 0), dict.fromkeys(domains, 0)
+    held = dict.fromkeys(domains, 0)
     for shard in manifest["shards"]:
-        counts = realized if shard["split"] == "train" else held
+        length = _length_at(manifest, shard["first"])
         for name, sequences in shard["domains"].items():
-            counts[name] = counts.get(name, 0) + sequences
+            if shard["split"] == "train":
+                realized[name] = realized.get(name, 0) + sequences
+                tokens[name] = tokens.get(name, 0) + sequences * length
+            else:
+                held[name] = held.get(name, 0) + sequences
         if shard["split"] == "train":
             if shard["first"] != expected:
                 wrong.append(f"manifest: {shard['path']} starts at {shard['first']}, but {expected} comes next")
             expected += shard["sequences"]
-    if expected != total:
-        wrong.append(f"manifest: the training shards hold {expected} sequences, but totals.sequences says {total}")
-    for name, domain in manifest["domains"].items():
-        real = domain["realized"]
+    if manifest["materialized"] and expected != totals["sequences"]:
+        sequences = totals["sequences"]
+        wrong.append(f"manifest: the training shards hold {expected} sequences, but totals.sequences says {sequences}")
+    for name, domain in domains.items():
+        real, planned = domain["realized"], domain["planned"]
+        if not manifest["materialized"]:
+            realized[name], tokens[name] = planned["sequences"], planned["tokens"]
+            held[name] = domain["validation"]["sequences"]
         found = {
-            "weight": str(Fraction(realized[name], total)),
+            "weight": str(Fraction(tokens[name], totals["tokens"])),
             "sequences": realized[name],
-            "tokens": realized[name] * length,
+            "tokens": tokens[name],
         }
         wrong += differences({k: real[k] for k in found}, found, f"domains.{name}.realized")
         if domain["validation"]["sequences"] != held[name]:
@@ -216,6 +208,13 @@ def _check_totals(manifest: Mapping[str, Any]) -> list[str]:
                 f"shards hold {held[name]}"
             )
     return wrong
+
+
+def _length_at(manifest: Mapping[str, Any], position: int | None) -> int:
+    """The sequence length that holds at a position; that of the last segment without one."""
+    segments = manifest["segments"]
+    reached = [s for s in segments if position is not None and s["first"] <= position]
+    return int((reached or segments)[-1]["sequence_length"])
 
 
 def _check_artifact(folder: Path, record: Mapping[str, Any]) -> tuple[list[str], Artifact | None]:
@@ -278,12 +277,14 @@ def _recount(manifest: Mapping[str, Any], artifacts: Mapping[str, Artifact]) -> 
             real, held = domain["realized"], domain["validation"]
             said = {
                 "documents": real["documents"],
-                "tokens": real["unique_tokens"],
+                "tokens": domain["available_tokens"],
                 "validation_documents": held["documents"],
                 "validation_tokens": held["tokens"],
             }
             wrong += differences(said, supply, f"domains.{name}")
-            epochs = str(Fraction(real["tokens"], supply["tokens"])) if supply["tokens"] else "0"
+            unique = recount_stream(by_stage["stream"][name])
+            wrong += differences(real["unique_tokens"], unique, f"domains.{name}.realized.unique_tokens")
+            epochs = str(Fraction(real["tokens"], unique)) if unique else "0"
             wrong += differences(real["epochs"], epochs, f"domains.{name}.realized.epochs")
             tail = held["tokens"] - held["sequences"] * manifest["totals"]["sequence_length"]
             wrong += differences(held["tail_tokens"], tail, f"domains.{name}.validation.tail_tokens")

@@ -281,12 +281,17 @@ def parse_artifact(folder: Path, data: Mapping[str, Any]) -> Artifact:
     return Artifact(folder, data["digest"], data["recipe"], shards, data["counters"])
 
 
-def require(root: Path, recipe: Recipe) -> Artifact:
-    """The finished artifact of a recipe that must exist; UserError otherwise."""
-    artifact = find(root, recipe)
-    if artifact is None:
-        raise UserError(f"{root / recipe.folder}: is not built; run `mixer build` again")
-    return artifact
+def open_artifact(root: Path, folder: str, digest: str) -> Artifact:
+    """A finished artifact by its folder below the build root. Raises UserError when it is not there or another one."""
+    try:
+        data = json.loads((root / folder / "artifact.json").read_bytes())
+    except (OSError, ValueError):
+        raise UserError(
+            f"{root / folder}: the artifact is not here; build again in the folder of the manifest"
+        ) from None
+    if data["digest"] != digest:
+        raise UserError(f"{root / folder}: holds the artifact {data['digest'][:12]}, not {digest[:12]}; build again")
+    return parse_artifact(root / folder, data)
 
 
 def sha256_of(path: Path) -> tuple[int, str]:

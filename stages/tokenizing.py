@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from stages.artifact import new_file
 from stages.columns import Columns
 from stages.errors import UserError
 from stages.recipe import Recipe
@@ -166,3 +167,16 @@ def _chunks(sizes: np.ndarray) -> list[tuple[int, int]]:
         begun = ends[cuts[-1] - 1] if cuts[-1] else 0
         cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, begun + CHUNK_BYTES, "right"))))
     return list(pairwise(cuts))
+
+
+def tokenizer_copy(root: Path, sha256: str) -> Path:
+    """Where a build folder keeps a copy of its tokenizer.json, to decode what it holds."""
+    return root / "tokenizers" / f"{sha256}.json"
+
+
+def keep_tokenizer(root: Path, tokenizer: TokenizerFile) -> None:
+    """Copy the tokenizer into the build folder, once."""
+    target = tokenizer_copy(root, tokenizer.sha256)
+    if not target.is_file():
+        with new_file(target.parent, target.name) as (file, _):
+            file.write(tokenizer.path.read_bytes())

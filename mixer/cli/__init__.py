@@ -16,6 +16,8 @@ COMMANDS = {
     "inspect": "mixer.cli.inspect",
     "verify": "mixer.cli.verify",
     "explain": "mixer.cli.explain",
+    "trace": "mixer.cli.trace",
+    "amend": "mixer.cli.amend",
     "schema": "mixer.cli.schema",
 }
 SUMMARIES = {
@@ -25,6 +27,8 @@ SUMMARIES = {
     "inspect": "What is in a mixture, as tables.",
     "verify": "Re-hash every shard and recount every number of a manifest.",
     "explain": "Why a document is in or out, and where its tokens are.",
+    "trace": "What a training step saw, or when a document is seen.",
+    "amend": "Change the mixture of a run that is under way.",
     "schema": "JSON Schema of a spec or of the manifest.",
 }
 

@@ -3,7 +3,7 @@
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,19 @@ STAGES = ("ingest", "metrics", "filters", "tokenize", "exact_duplicates", "store
 @workers_option
 @engine_option
 @click.option("--until", type=click.Choice(STAGES), default="mixture", show_default=True, help="Last stage to run.")
+@click.option("--no-materialize", is_flag=True, help="Stop at the virtual mixture: order and streams, no shards.")
+@click.option("--rung", metavar="NAME", help="Build this rung of the spec's ladder instead of the full run.")
 @click.option("--rehash", is_flag=True, help="Read the sources' files again instead of trusting size and time.")
-def build(spec: Path, out: Path, workers: int | None, engine: str, until: str, rehash: bool) -> None:
+def build(
+    spec: Path,
+    out: Path,
+    workers: int | None,
+    engine: str,
+    until: str,
+    no_materialize: bool,
+    rung: str | None,
+    rehash: bool,
+) -> None:
     """Build the mixture of SPEC into the build folder.
 
     Stages whose recipe has an artifact are not run again, and a build that was killed goes on where it stopped. Ends
@@ -32,7 +43,8 @@ def build(spec: Path, out: Path, workers: int | None, engine: str, until: str, r
     Example:
       mixer build mixtures/demo.yaml --workers 2
     """
-    _run(spec, out, out / "cache", workers, engine, until=until, rehash=rehash)
+    how = {"until": until, "materialize": not no_materialize, "rung": rung}
+    _run(spec, out, out / "cache", workers, engine, how, rehash=rehash)
 
 
 @click.command()
@@ -51,14 +63,28 @@ def sample(spec: Path, shards: int, out: Path, workers: int | None, engine: str)
     Example:
       mixer sample mixtures/demo.yaml --shards 1
     """
-    _run(spec, out / "sample", out / "cache", workers, engine, sample=shards)
+    _run(spec, out / "sample", out / "cache", workers, engine, {}, sample=shards)
 
 
-def _run(spec: Path, root: Path, cache: Path, workers: int | None, engine: str, **how: Any) -> None:
+def _run(
+    spec: Path, root: Path, cache: Path, workers: int | None, engine: str, how: dict[str, Any], **what: Any
+) -> None:
     from mixer.build import Build
     from mixer.cli.tables import print_summary
 
-    until = how.pop("until", "mixture")
+    with running(root, workers, engine) as start_engine:
+        job = Build(spec, root, cache, start_engine, **what)
+        manifest = job.run(**how)
+    if manifest is None:
+        until = how["until"]
+        click.echo(f"built until {until}" if job.made else f"nothing to do: every stage until {until} is built")
+    else:
+        print_summary(manifest, job.made)
+
+
+@contextlib.contextmanager
+def running(root: Path, workers: int | None, engine: str) -> Iterator[Callable[[], Any]]:
+    """The build folder to oneself, and an engine that starts when the first task needs it."""
     with _only_build_in(root), contextlib.ExitStack() as stack:
         started: list[Any] = []
 
@@ -71,12 +97,7 @@ def _run(spec: Path, root: Path, cache: Path, workers: int | None, engine: str, 
                 started.append(stack.enter_context(made))
             return started[0]
 
-        job = Build(spec, root, cache, start_engine, **how)
-        manifest = job.run(until)
-    if manifest is None:
-        click.echo(f"built until {until}" if job.made else f"nothing to do: every stage until {until} is built")
-    else:
-        print_summary(manifest, job.made)
+        yield start_engine
 
 
 @contextlib.contextmanager

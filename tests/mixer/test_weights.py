@@ -128,8 +128,8 @@ def test_quality_curve_ties_and_empty_cells() -> None:
 
 
 def test_quality_curve_of_twenty_buckets() -> None:
-    """As in OLMo 3: 20 equal buckets, the lowest 40% dropped, at most 7 passes, 2.5 on average. The exponent is 0.733370;
-    the digits are the same on every machine."""
+    """As in OLMo 3: 20 equal buckets, the lowest 40% dropped, at most 7 passes, 2.5 on average. The exponent is
+    0.733370; the digits are the same on every machine."""
     cells = {f"q{i:02d}": 10**9 for i in range(20)}
     quality = {cell: Fraction(i) for i, cell in enumerate(cells)}
     settings_: dict[str, Any] = {"quality": quality, "max_epochs": Fraction(7), "drop": Fraction(2, 5)}

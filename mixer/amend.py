@@ -1,0 +1,70 @@
+"""Amending a mixture in mid-run: what was planned before a position stays, other phases hold from there on."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from mixer.describe import make_manifest
+from mixer.domains import cells_of_corpus, resolve_domains
+from mixer.manifest import read_manifest, write_manifest
+from mixer.mixture import run_of
+from mixer.plan import Run, Supply, cut, plan_run
+from mixer.spec import MixtureSpec, load_phases
+from mixer.writing import Writer
+from stages.artifact import open_artifact
+from stages.corpus import CorpusSpec
+from stages.errors import UserError
+from stages.line import Engine
+
+MIXTURE_STAGES = ("stream", "order", "mixture")
+
+
+def amend(path: Path, at: int, phases: Path, reason: str, engine: Callable[[], Engine]) -> Path:
+    """Write a new manifest whose first `at` sequences are those of the old one, byte for byte, and return its path.
+
+    Works in the build folder of the old manifest, whose store it reads; sources and corpus stay as they were. Raises
+    UserError when the position is not inside the run, the phases cannot be planned, or the mixture is a rung or sample.
+    """
+    path = (path / "manifest.json" if path.is_dir() else path).resolve()
+    old = read_manifest(path)
+    if old["rung"] is not None or old["sample"] is not None:
+        raise UserError(f"{path}: is a rung or a sample; amend the full run")
+    root = path.parent.parent.parent
+    record = next(r for r in old["stages"] if r["stage"] == "store")
+    store = open_artifact(root, record["folder"], record["digest"])
+    change = {"at": at, "reason": reason, "parent": old["root"], **load_phases(phases)}
+    content = old["specs"]["mixture"]["spec"]
+    spec = MixtureSpec.model_validate(content | {"amendments": [*content["amendments"], change]})
+    corpus = CorpusSpec.model_validate(old["specs"]["corpus"]["spec"])
+    domains = resolve_domains(spec, cells_of_corpus(corpus))
+    supply = {name: _supply(d) for name, d in old["domains"].items()}
+    run = plan_run(domains, supply)
+    written = Writer(root, engine).write(domains, run, store, supply, old["materialized"])
+    log = [
+        *old["log"],
+        {"parent": old["root"], "at": at, "reason": reason, "distance": str(distance(run_of(old), run))},
+    ]
+    parts = {k: old[k] for k in ("sample", "tokenizer", "sources", "cells")}
+    stages = [r for r in old["stages"] if r["stage"] not in MIXTURE_STAGES]
+    document = make_manifest(parts | {"corpus": old["specs"]["corpus"], "stages": stages}, written, log)
+    write_manifest(written.artifact.folder / "manifest.json", document)
+    return written.artifact.folder / "manifest.json"
+
+
+def distance(old: Run, new: Run) -> Fraction:
+    """Half the L1 distance between the shares of the tokens that each run plans from the amended position on."""
+    at = new.segments[-1].first
+    shares = [_shares_from(run, at) for run in (old, new)]
+    return sum((abs(shares[0][d] - shares[1][d]) for d in new.domains), Fraction(0)) / 2
+
+
+def _shares_from(run: Run, at: int) -> dict[str, Fraction]:
+    before = cut(run, at)
+    tokens = run.tokens - before.tokens
+    return {d: Fraction(run.tokens_of(d) - before.tokens_of(d), tokens) for d in run.domains}
+
+
+def _supply(domain: dict[str, Any]) -> Supply:
+    real, held = domain["realized"], domain["validation"]
+    return Supply(real["documents"], domain["available_tokens"], held["documents"], held["tokens"])
