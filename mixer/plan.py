@@ -20,6 +20,9 @@ from mixer.order import Order
 from mixer.shortfall import Demand, overdrawn, raise_to_floors, redistribute, smallest_changes
 from stages.errors import UserError
 
+ADVISED = 8
+"""For how many overdrawn domains the smallest changes are looked for; each takes many trial plans."""
+
 
 @dataclass(frozen=True)
 class Supply:
@@ -244,7 +247,7 @@ def _refuse_overdrafts(mixture: str, demand: Demand, supply: Mapping[str, int], 
             f"domain {over.domain}: needs {need} tokens and has {have}, that is {need / have:.3f} epochs over its "
             f"max_epochs of {float(over.max_epochs):g}"
         )
-        if not drawn.get(over.domain):
+        if not drawn.get(over.domain) and len(complaints) < ADVISED:
             changes = smallest_changes(demand, over.domain)
             options = [f"max_epochs: {float(changes.max_epochs):g}"] if changes.max_epochs is not None else []
             options += [f"a share of at most {float(changes.share) * 100:g}%"] if changes.share is not None else []

@@ -238,7 +238,7 @@ def _fill(demand: Demand, base: Shares, pinned: Mapping[str, list[Fraction]]) ->
     for i, (phase, size) in enumerate(zip(base, demand.sizes, strict=True)):
         room = 1 - sum((shares[i] for shares in pinned.values()), Fraction(0))
         free = sum((share for d, share in phase.items() if d not in pinned), Fraction(0))
-        if False:
+        if not size:
             filled.append(phase)
             continue
         if room < 0 or (room and not free):
