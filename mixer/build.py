@@ -23,8 +23,9 @@ from mixer.streams import Split, split_recipe, supply_of
 from mixer.writing import Writer, domain_list
 from stages.artifact import Artifact, find, write_json
 from stages.corpus import CorpusSpec, resolve
+from stages.corpus_plan import STAGES, CorpusPlan, plan_corpus
 from stages.errors import UserError
-from stages.line import STAGES, CorpusPlan, Engine, Line, plan_corpus
+from stages.line import Engine, Line
 from stages.recipe import Recipe
 from stages.specfile import load_spec
 from stages.task import Task

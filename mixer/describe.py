@@ -16,7 +16,7 @@ from mixer.spec import MixtureSpec
 from stages.artifact import Artifact, Shard
 from stages.audit import funnels
 from stages.corpus import CorpusSpec
-from stages.line import CorpusPlan
+from stages.corpus_plan import CorpusPlan
 from stages.recipe import digest_of
 from stages.store import cells_of
 
@@ -152,13 +152,14 @@ def _sources(line: CorpusPlan, artifacts: Mapping[str, Artifact]) -> dict[str, A
         plan = line.sources[name]
         tokenized = sum(s.counters["counts"]["tokens"] for s in artifacts[plan.tokenize.recipe.digest].shards)
         lost = dropped_tokens.get(name, {})
-        funnel = []
+        funnel, left = [], tokenized
         for stage, counts in stages.items():
-            tokens = {
-                "filters": (None, tokenized),
-                "exact_duplicates": (tokenized, tokenized - sum(lost.values())),
-            }
-            entered, kept = tokens.get(stage, (None, None))
+            entered, kept = (None, None)
+            if stage == "filters":
+                kept = tokenized
+            elif stage in lost:
+                entered, kept = left, left - lost[stage]
+                left = kept
             funnel.append(
                 {
                     "stage": stage,

@@ -14,7 +14,7 @@ from stages.artifact import Artifact, parse_artifact
 from stages.documents import document_shards, ids_to_words, read_columns, read_groups, shard_name
 from stages.errors import UserError
 from stages.quantity import parse_share
-from stages.store import open_part
+from stages.store import DUPLICATE_COLUMNS, open_part
 
 EXCERPT = 300
 
@@ -89,12 +89,11 @@ def _occurrence(
     position: int,
 ) -> dict[str, Any]:
     document = _row(path, row)
-    columns = {s: _row(stages[s][source].folder / f"{name}.parquet", row) for s in ("metrics", "filters", "tokenize")}
-    duplicates = next(iter(stages["exact_duplicates"].values())).folder / source / f"{name}.parquet"
-    columns["exact_duplicates"] = _row(duplicates, row)
+    folders = {s: stages[s][source].folder for s in ("metrics", "filters", "tokenize", "signatures")}
+    folders |= {s: next(iter(stages[s].values())).folder / source for s in DUPLICATE_COLUMNS}
+    columns = {stage: _row(folder / f"{name}.parquet", row) for stage, folder in folders.items()}
     causes = [c for c, hit in columns["filters"].items() if hit and c != "kept"]
-    if columns["exact_duplicates"]["is_exact_duplicate"]:
-        causes.append("exact_duplicates")
+    causes += [stage for stage, column in DUPLICATE_COLUMNS.items() if columns[stage][column]]
     return {
         "id": found,
         "source": source,

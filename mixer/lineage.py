@@ -16,7 +16,7 @@ from mixer.streams import split_recipe, stream_recipe, whole_epochs
 from mixer.writing import domain_list
 from stages.artifact import Artifact
 from stages.corpus import CorpusSpec
-from stages.line import CorpusPlan, plan_source
+from stages.corpus_plan import CorpusPlan, plan_source
 from stages.recipe import Recipe
 from stages.sources.identity import Identity
 from stages.sources.listing import Listing

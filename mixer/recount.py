@@ -12,18 +12,17 @@ import pyarrow.parquet as pq
 from mixer.streams import ENDS, held_out
 from stages.artifact import Artifact
 from stages.documents import document_shards, read_columns, shard_name
-from stages.exact_duplicates import CAUSE, read_raw
+from stages.exact_duplicates import read_raw
 from stages.funnel import Count, Funnel, count_causes
-from stages.store import open_part
+from stages.store import DUPLICATE_COLUMNS, open_part
 
 
 def recount_funnel(source: str, artifacts: Mapping[str, Artifact]) -> list[Any]:
     """The funnel of a source as a manifest holds it, from the columns of its artifacts (by stage)."""
     ingest = artifacts["ingest"]
-    entered = Funnel()
-    filtered = Funnel()
-    exact = Funnel()
-    tokenized = lost = 0
+    entered, filtered = Funnel(), Funnel()
+    lost = {cause: Funnel() for cause in DUPLICATE_COLUMNS}
+    tokenized, lost_tokens = 0, dict.fromkeys(DUPLICATE_COLUMNS, 0)
     for shard in document_shards(ingest):
         name = shard_name(shard)
         sizes = read_columns(ingest.path(shard, ".parquet"), ["bytes"]).column("bytes").to_numpy()
@@ -32,31 +31,28 @@ def recount_funnel(source: str, artifacts: Mapping[str, Artifact]) -> list[Any]:
         masks = {c: causes.column(c).to_numpy() for c in causes.column_names if c != "kept"}
         funnel, kept = count_causes(masks, sizes)
         filtered += funnel
-        duplicate = read_columns(
-            artifacts["exact_duplicates"].folder / source / f"{name}.parquet", ["is_exact_duplicate"]
-        )
-        mask = duplicate.column(0).to_numpy()
-        exact += count_causes({CAUSE: mask[kept]}, sizes[kept])[0]
         counts = read_columns(artifacts["tokenize"].folder / f"{name}.parquet", ["token_count"]).column(0).to_numpy()
         tokenized += int(counts.sum())
-        lost += int(counts[kept & mask].sum())
+        for cause, column in DUPLICATE_COLUMNS.items():
+            mask = read_columns(artifacts[cause].folder / source / f"{name}.parquet", [column]).column(0).to_numpy()
+            lost[cause] += count_causes({cause: mask[kept]}, sizes[kept])[0]
+            lost_tokens[cause] += int(counts[kept & mask].sum())
+            kept &= ~mask
     reasons = _quarantined(ingest)
     bad = sum(reasons.values())
     first = Funnel(Count(entered.kept.documents + bad, entered.kept.bytes), entered.kept)
     no_bytes = {r: Count(n) for r, n in reasons.items()}
-    return [
+    stages = [
         _stage("ingest", first.entered, first.kept, no_bytes, no_bytes, (None, None), {}),
         _stage("filters", filtered.entered, filtered.kept, filtered.first, filtered.every, (None, tokenized), {}),
-        _stage(
-            "exact_duplicates",
-            exact.entered,
-            exact.kept,
-            exact.first,
-            exact.every,
-            (tokenized, tokenized - lost),
-            {CAUSE: lost},
-        ),
     ]
+    left = tokenized
+    for cause, funnel in lost.items():
+        tokens = (left, left - lost_tokens[cause])
+        dropped = {cause: lost_tokens[cause]}
+        stages.append(_stage(cause, funnel.entered, funnel.kept, funnel.first, funnel.every, tokens, dropped))
+        left = tokens[1]
+    return stages
 
 
 def _count(sizes: np.ndarray) -> Count:

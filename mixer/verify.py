@@ -24,6 +24,7 @@ from stages.content import ContentDigest
 from stages.corpus import CorpusSpec
 from stages.errors import UserError
 from stages.recipe import digest_of
+from stages.store import DUPLICATE_COLUMNS
 from stages.tokenizing import TokenizerFile
 
 
@@ -260,12 +261,12 @@ def _recount(manifest: Mapping[str, Any], artifacts: Mapping[str, Artifact]) -> 
     for record in manifest["stages"]:
         by_stage.setdefault(record["stage"], {})[record["name"]] = artifacts[record["digest"]]
     store = next(iter(by_stage["store"].values()))
-    duplicates = next(iter(by_stage["exact_duplicates"].values()))
+    over_all = {stage: next(iter(by_stage[stage].values())) for stage in DUPLICATE_COLUMNS}
     wrong: list[str] = []
     try:
         for name, source in manifest["sources"].items():
             own = {stage: by_stage[stage][name] for stage in ("ingest", "filters", "tokenize")}
-            funnel = recount_funnel(name, own | {"exact_duplicates": duplicates})
+            funnel = recount_funnel(name, own | over_all)
             wrong += differences(source["funnel"], funnel, f"sources.{name}.funnel")
             rows = funnel[0]["entered"]["documents"]
             wrong += differences(source["documents"], rows, f"sources.{name}.documents")

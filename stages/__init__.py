@@ -5,7 +5,8 @@ other, and knows nothing of mixtures. Here is the line by hand, in a folder with
 
 >>> from pathlib import Path
 >>> from stages.corpus import CorpusSpec
->>> from stages.line import Line, plan_corpus
+>>> from stages.corpus_plan import plan_corpus
+>>> from stages.line import Line
 >>> from stages.specfile import load_spec
 >>> spec = load_spec(Path("corpus.yaml"), CorpusSpec)
 >>> sorted(spec.sources)

@@ -10,7 +10,7 @@ from stages.funnel import Count, Funnel
 from stages.store import cells_of
 
 if TYPE_CHECKING:
-    from stages.line import CorpusPlan
+    from stages.corpus_plan import CorpusPlan
 
 
 def funnels(plan: "CorpusPlan", artifacts: Mapping[str, Artifact]) -> dict[str, dict[str, Funnel]]:
@@ -19,8 +19,9 @@ def funnels(plan: "CorpusPlan", artifacts: Mapping[str, Artifact]) -> dict[str, 
     for name, source in plan.sources.items():
         stages = {"ingest": source.ingest.digest, "filters": source.filters.recipe.digest}
         table[name] = {stage: _total(artifacts[digest], "") for stage, digest in stages.items() if digest in artifacts}
-        if plan.exact_duplicates.digest in artifacts:
-            table[name]["exact_duplicates"] = _total(artifacts[plan.exact_duplicates.digest], f"{name}/")
+        for recipe in (plan.exact_duplicates, plan.near_duplicates):
+            if recipe.digest in artifacts:
+                table[name][recipe.stage] = _total(artifacts[recipe.digest], f"{name}/")
     return table
 
 
@@ -47,9 +48,9 @@ def check_ceilings(plan: "CorpusPlan", artifacts: Mapping[str, Artifact]) -> Non
                 f"{_percent(ceiling.bad_rows, 1)}; most often {worst[0]} ({worst[1].documents}). See {folder}, then "
                 "mend the source or raise the ceiling"
             )
-        if "exact_duplicates" not in stages:
+        if len(stages) < 3:
             continue
-        left = stages["exact_duplicates"].kept.documents
+        left = list(stages.values())[-1].kept.documents
         if Fraction(kept - left) > ceiling.removed * kept:
             causes = {c: n.documents for s, f in stages.items() if s != "ingest" for c, n in f.first.items()}
             top = ", ".join(f"{c} {n}" for c, n in sorted(causes.items(), key=lambda i: (-i[1], i[0]))[:3])

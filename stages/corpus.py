@@ -11,6 +11,7 @@ from stages.errors import UserError
 from stages.filters import FILTERS, parse
 from stages.normalize import NormalizeConfig
 from stages.quantity import Amount, Share
+from stages.signatures import NearDuplicates
 from stages.sources.spec import PackageArchive, Read
 from stages.specfile import Spec
 
@@ -83,6 +84,7 @@ class SourceSpec(Spec):
     normalize: NormalizeConfig = NormalizeConfig()
     priority: int = Field(0, description="Among equal documents, the source with the higher priority keeps its own.")
     max_document: Amount = Field(10_000_000, description="Bytes; a longer document is quarantined.")
+    near_duplicates: NearDuplicates = NearDuplicates.model_validate({})
     ceiling: Ceilings = Field(default_factory=lambda: Ceilings.model_validate({}))
 
     @model_validator(mode="after")

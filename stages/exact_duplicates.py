@@ -9,7 +9,7 @@ ids, takes that slice of every sorted shard and writes (shard, row, survivor) of
 back to the shards as columns. The number of ranges follows the number of documents and changes nothing in the result.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def ranges(documents: int) -> int:
 
 @dataclass(frozen=True)
 class SortIds:
-    """Work: a shard's ids in ascending order, with row and whether its own filters keep it, as `sorted/RANK.bin`."""
+    """Work: a shard's ids in ascending order, with row and whether its own filters keep it, as `.sorted/RANK.bin`."""
 
     folder: Path
 
@@ -80,7 +80,7 @@ class SortIds:
 
 @dataclass(frozen=True)
 class FindDuplicates:
-    """Work: the duplicates of one id range, sorted by shard and row, as `found/RANGE.bin`."""
+    """Work: the duplicates of one id range, sorted by shard and row, as `.found/RANGE.bin`."""
 
     folder: Path
     shards: Sequence[SourceShard]
@@ -156,14 +156,28 @@ class ScatterDuplicates:
         return np.array(found[start:stop])
 
 
+def steps(folder: Path, shards: Sequence[SourceShard]) -> Iterator[list[Task]]:
+    """The tasks of the stage, step by step; the last ones write the shards that stay."""
+    count = ranges(sum(s.rows for s in shards))
+    sizes = [16 * s.rows for s in shards]
+    sort, find, scatter = (
+        SortIds(folder),
+        FindDuplicates(folder, shards, count),
+        ScatterDuplicates(folder, shards, count),
+    )
+    yield [Task(sorted_task(s), sort, s, size) for s, size in zip(shards, sizes, strict=True)]
+    yield [Task(found_task(n), find, n, sum(sizes) // count) for n in range(count)]
+    yield [Task(f"{s.source}/{s.name}", scatter, s, size) for s, size in zip(shards, sizes, strict=True)]
+
+
 def sorted_task(shard: SourceShard) -> str:
     """The task, and the file without its suffix, that sorts a shard's ids."""
-    return f"sorted/{shard.rank:06d}"
+    return f".sorted/{shard.rank:06d}"
 
 
 def found_task(number: int) -> str:
     """The task, and the file without its suffix, that finds a range's duplicates."""
-    return f"found/{number:06d}"
+    return f".found/{number:06d}"
 
 
 def read_raw(path: Path, dtype: np.dtype) -> np.ndarray:

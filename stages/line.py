@@ -1,130 +1,29 @@
-"""The line of a corpus: from the spec to the recipes of all its stages, and from the recipes to a token store.
+"""The line of a corpus: from the recipes of a plan to a token store, making the artifacts that are not there yet."""
 
-Planning reads the spec, lists the sources and digests their bytes; nothing is computed from text. Every recipe, and
-with it every folder, is known before a stage runs. Running then makes the artifacts that are not there yet.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from stages import exact_duplicates, ingest, store
+from stages import exact_duplicates, near_duplicates
 from stages.artifact import Artifact, committed, find, finish
 from stages.audit import check_ceilings, check_conservation
 from stages.columns import ColumnPass, ColumnStage, DocumentShard
-from stages.corpus import CorpusSpec, SourceSpec
+from stages.corpus_plan import SAMPLE_BYTES, STAGES, CorpusPlan
 from stages.documents import document_shards, shard_name
-from stages.exact_duplicates import FindDuplicates, ScatterDuplicates, SortIds, SourceShard
-from stages.filtering import Filtering
+from stages.exact_duplicates import SourceShard
 from stages.ingest import Ingest
-from stages.metrics import Metrics, measure_configs
+from stages.near_duplicates import NearShard
 from stages.recipe import Recipe
-from stages.sources.identity import Identity, identity
-from stages.sources.listing import Listing, list_files
 from stages.sources.units import plan_units
 from stages.store import Assemble, Select, StoreShard, plan_parts
 from stages.task import Task
-from stages.tokenizer_file import locate_tokenizer
-from stages.tokenizing import Tokenize, TokenizerFile
-
-STAGES = ("ingest", "metrics", "filters", "tokenize", "exact_duplicates", "store")
-SAMPLE_BYTES = 1 << 20
 
 
 class Engine(Protocol):
     """What runs tasks; see `stages.engine`."""
 
     def run(self, stage: str, log: str, tasks: Sequence[Task]) -> None: ...
-
-
-@dataclass(frozen=True)
-class SourcePlan:
-    """One source: its files, their identity, and the recipes of the stages that need no other source."""
-
-    name: str
-    spec: SourceSpec
-    listing: Listing
-    identity: Identity
-    ingest: Recipe
-    metrics: Metrics
-    filters: Filtering
-    tokenize: Tokenize
-
-    @property
-    def raw(self) -> dict[str, int]:
-        """The source's files as they are stored, and their bytes."""
-        return {"files": len(self.listing.files), "raw_bytes": sum(f.bytes for f in self.listing.files)}
-
-    @property
-    def columns(self) -> tuple[Metrics, Filtering, Tokenize]:
-        """The column stages, in the order in which they see a document."""
-        return (self.metrics, self.filters, self.tokenize)
-
-
-@dataclass(frozen=True)
-class CorpusPlan:
-    """All recipes of a corpus, by source name where they belong to one. `sample` is the number of units read of each
-    source, or None for all."""
-
-    spec: CorpusSpec
-    tokenizer: TokenizerFile
-    sources: Mapping[str, SourcePlan]
-    sample: int | None
-
-    @cached_property
-    def exact_duplicates(self) -> Recipe:
-        inputs = {name: (s.spec.priority, s.ingest.digest, s.filters.recipe.digest) for name, s in self.sources.items()}
-        return exact_duplicates.recipe(self.spec.corpus, inputs)
-
-    @cached_property
-    def store(self) -> Recipe:
-        inputs = {"exact_duplicates": self.exact_duplicates.digest}
-        tokens = {name: s.tokenize.recipe.digest for name, s in self.sources.items()}
-        return store.recipe(self.spec.corpus, self.tokenizer.dtype.str, self.spec.cells, inputs | {"tokenize": tokens})
-
-    def recipes(self) -> list[Recipe]:
-        """Every recipe, in the order in which a build makes them."""
-        plans = self.sources.values()
-        own = [s.ingest for s in plans] + [c.recipe for i in range(3) for c in (s.columns[i] for s in plans)]
-        return [*own, self.exact_duplicates, self.store]
-
-
-def plan_corpus(
-    spec: CorpusSpec, base: Path, cache: Path, sample: int | None = None, rehash: bool = False
-) -> CorpusPlan:
-    """Resolve a corpus spec into recipes. `base` is the folder of the spec file, `cache` holds fetched packages and the
-    remembered digests of files.
-
-    Raises UserError for what is missing or unreadable.
-    """
-    tokenizer = locate_tokenizer(spec.tokenizer, base, cache)
-    plans = {}
-    for name in sorted(spec.sources):
-        source = spec.sources[name]
-        listing = list_files(source.read, base, cache / "packages", name)
-        identified = identity(listing, cache / "files.json", rehash=rehash)
-        plans[name] = plan_source(name, source, spec.shard_bytes, tokenizer, listing, identified, sample)
-    return CorpusPlan(spec, tokenizer, plans, sample)
-
-
-def plan_source(
-    name: str,
-    spec: SourceSpec,
-    shard_bytes: int,
-    tokenizer: TokenizerFile,
-    listing: Listing,
-    identified: Identity,
-    sample: int | None,
-) -> SourcePlan:
-    """The recipes of one source; of its files only the identity plays a part."""
-    limits = {"units": sample, "bytes": SAMPLE_BYTES} if sample else None
-    first = ingest.recipe(name, identified.digest, spec.normalize, spec.max_document, shard_bytes, limits)
-    metrics = Metrics(name, first.digest, measure_configs(spec.filters))
-    filters = Filtering(name, metrics.recipe.digest, spec.filters)
-    tokens = Tokenize(name, first.digest, filters.recipe.digest, tokenizer)
-    return SourcePlan(name, spec, listing, identified, first, metrics, filters, tokens)
 
 
 @dataclass
@@ -141,18 +40,23 @@ class Line:
         Raises UserError when a ceiling is passed, a count does not add up, or a shard cannot be written.
         """
         artifacts: dict[str, Artifact] = {}
-        last = STAGES.index(until)
+        wanted = STAGES[: STAGES.index(until) + 1]
         self._ingest(artifacts)
-        if last >= 1:
-            self._columns(artifacts, STAGES[1 : min(last, 3) + 1])
-        if last >= 4:
-            self._exact_duplicates(artifacts)
-            check_conservation(self.plan, artifacts)
-            check_ceilings(self.plan, artifacts)
-        if last >= 5:
-            self._store(artifacts)
-            check_conservation(self.plan, artifacts)
+        self._check(artifacts)
+        self._columns(artifacts, wanted)
+        for stage, make in (
+            ("exact_duplicates", self._exact_duplicates),
+            ("near_duplicates", self._near_duplicates),
+            ("store", self._store),
+        ):
+            if stage in wanted:
+                make(artifacts)
+                self._check(artifacts)
         return artifacts
+
+    def _check(self, artifacts: Mapping[str, Artifact]) -> None:
+        check_conservation(self.plan, artifacts)
+        check_ceilings(self.plan, artifacts)
 
     def _engine(self, stage: str, recipe: Recipe | None, tasks: Sequence[Task]) -> None:
         if tasks:
@@ -187,8 +91,6 @@ class Line:
             source = self.plan.sources[name]
             made = finish(self.root, source.ingest, units_done, source.raw)
             artifacts[made.digest] = made
-        check_conservation(self.plan, artifacts)
-        check_ceilings(self.plan, artifacts)
 
     def _unit_bytes(self) -> int:
         return SAMPLE_BYTES if self.plan.sample else self.plan.spec.shard_bytes
@@ -217,23 +119,38 @@ class Line:
         recipe = self.plan.exact_duplicates
         if self._found(recipe, artifacts):
             return
-        folder, shards = self.root / recipe.folder, self.source_shards(artifacts)
-        count = exact_duplicates.ranges(sum(s.rows for s in shards))
-        sizes = {s.rank: 16 * s.rows for s in shards}
-        sort, find_, scatter = (
-            SortIds(folder),
-            FindDuplicates(folder, shards, count),
-            ScatterDuplicates(folder, shards, count),
+        artifacts[recipe.digest] = self._steps(
+            recipe, exact_duplicates.steps(self.root / recipe.folder, self.source_shards(artifacts))
         )
-        steps = [
-            [Task(exact_duplicates.sorted_task(s), sort, s, sizes[s.rank]) for s in shards],
-            [Task(exact_duplicates.found_task(n), find_, n, sum(sizes.values()) // count) for n in range(count)],
-            [Task(f"{s.source}/{s.name}", scatter, s, sizes[s.rank]) for s in shards],
-        ]
-        for tasks in steps:
-            done = committed(folder)
-            self._engine("exact_duplicates", recipe, [t for t in tasks if t.name not in done])
-        artifacts[recipe.digest] = finish(self.root, recipe, [t.name for t in steps[-1]])
+
+    def _near_duplicates(self, artifacts: dict[str, Artifact]) -> None:
+        recipe = self.plan.near_duplicates
+        if self._found(recipe, artifacts):
+            return
+        duplicates = artifacts[self.plan.exact_duplicates.digest].folder
+        shards = []
+        for base in self.source_shards(artifacts):
+            source = self.plan.sources[base.source]
+            signed = artifacts[source.signatures.recipe.digest].folder
+            shards.append(
+                NearShard(
+                    base,
+                    source.spec.priority,
+                    duplicates / base.source / f"{base.name}.parquet",
+                    signed / f"{base.name}.parquet",
+                    signed / f"{base.name}.bin",
+                    source.spec.near_duplicates,
+                )
+            )
+        artifacts[recipe.digest] = self._steps(recipe, near_duplicates.steps(self.root / recipe.folder, shards))
+
+    def _steps(self, recipe: Recipe, steps: Iterable[list[Task]]) -> Artifact:
+        """Run a stage over all sources step by step; the tasks of the last step write the shards that stay."""
+        last: list[Task] = []
+        for last in steps:
+            done = committed(self.root / recipe.folder)
+            self._engine(recipe.stage, recipe, [t for t in last if t.name not in done])
+        return finish(self.root, recipe, [t.name for t in last])
 
     def source_shards(self, artifacts: Mapping[str, Artifact]) -> list[SourceShard]:
         """All document shards in the order of survival: source priority, source name, shard."""
@@ -263,14 +180,15 @@ class Line:
         if self._found(recipe, artifacts):
             return
         folder, cells = self.root / recipe.folder, sorted(self.plan.sources)
-        duplicates = artifacts[self.plan.exact_duplicates.digest].folder
+        exact, near = (artifacts[r.digest].folder for r in (self.plan.exact_duplicates, self.plan.near_duplicates))
         shards = []
         for base in self.source_shards(artifacts):
             encoded = artifacts[self.plan.sources[base.source].tokenize.recipe.digest].folder
             shards.append(
                 StoreShard(
                     base,
-                    duplicates / base.source / f"{base.name}.parquet",
+                    exact / base.source / f"{base.name}.parquet",
+                    near / base.source / f"{base.name}.parquet",
                     encoded / f"{base.name}.parquet",
                     encoded / f"{base.name}.bin",
                     base.source,

@@ -18,19 +18,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from stages import exact_duplicates, near_duplicates
 from stages.artifact import Artifact, Shard, commit, new_file
 from stages.content import content_digest
 from stages.documents import ids_to_words, read_columns, words_to_ids
 from stages.errors import UserError
-from stages.exact_duplicates import CAUSE, SourceShard, read_raw
+from stages.exact_duplicates import SourceShard, read_raw
 from stages.kernels.copy import copy_spans
 from stages.kernels.sort import argsort_ids
 from stages.recipe import Recipe, digest_of
 from stages.task import Task
 
-VERSION = 1
+VERSION = 2
 PART_TOKENS = 1 << 28
 CHUNK_TOKENS = 1 << 22
+DUPLICATE_COLUMNS = {exact_duplicates.CAUSE: "is_exact_duplicate", near_duplicates.CAUSE: "is_near_duplicate"}
+"""The stages over all sources that drop documents, in their order, with the column that says so."""
 INDEX = pa.schema(
     [
         pa.field("id", pa.binary(16), nullable=False),
@@ -50,7 +53,8 @@ class StoreShard:
     """A document shard on its way into the store: its identity among all sources and the columns that decide."""
 
     base: SourceShard
-    duplicates: Path
+    exact: Path
+    near: Path
     counts: Path
     tokens: Path
     cell: str
@@ -90,8 +94,10 @@ class Select:
         shard: StoreShard = task.payload
         base = shard.base
         kept = read_columns(base.filters, ["kept"], base.rows).column("kept").to_numpy()
-        duplicate = kept & read_columns(shard.duplicates, ["is_exact_duplicate"], base.rows).column(0).to_numpy()
-        kept &= ~duplicate
+        lost = {}
+        for cause, path in ((exact_duplicates.CAUSE, shard.exact), (near_duplicates.CAUSE, shard.near)):
+            flag = read_columns(path, [DUPLICATE_COLUMNS[cause]], base.rows).column(0).to_numpy()
+            lost[cause], kept = kept & flag, kept & ~flag
         documents = read_columns(base.documents, ["id", "bytes"], base.rows)
         hi, lo = ids_to_words(documents.column("id"))
         lengths = read_columns(shard.counts, ["token_count"], base.rows).column(0).to_numpy()
@@ -104,7 +110,7 @@ class Select:
         out["bytes"] = documents.column("bytes").to_numpy()[rows]
         with new_file(self.folder, f"{task.name}.bin") as (file, made):
             file.write(out)
-        dropped = {CAUSE: int(lengths[duplicate].sum())}
+        dropped = {cause: int(lengths[mask].sum()) for cause, mask in lost.items()}
         counters = {
             "source": base.source,
             "tokens": {shard.cell: int(lengths[rows].sum())},

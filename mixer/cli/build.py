@@ -12,7 +12,17 @@ import click
 from mixer.cli.options import engine_option, out_option, spec_argument, workers_option
 from stages.errors import UserError
 
-STAGES = ("ingest", "metrics", "filters", "tokenize", "exact_duplicates", "store", "mixture")
+STAGES = (
+    "ingest",
+    "metrics",
+    "filters",
+    "tokenize",
+    "signatures",
+    "exact_duplicates",
+    "near_duplicates",
+    "store",
+    "mixture",
+)
 
 
 @click.command()

@@ -38,9 +38,11 @@ def _show(found: dict[str, Any]) -> None:
         click.echo(f"\n{occurrence['source']}, position {occurrence['position']}: {state}")
         click.echo(f"  from {occurrence['file']}, row {occurrence['row']}, id {occurrence['source_id']}")
         click.echo(f"  {occurrence['bytes']} bytes: {json.dumps(occurrence['text'][:100], ensure_ascii=False)}")
-        duplicate = occurrence["columns"]["exact_duplicates"]
-        if duplicate["is_exact_duplicate"]:
-            click.echo(f"  the kept copy is in {duplicate['kept_source']}, position {duplicate['kept_position']}")
+        for stage in ("exact_duplicates", "near_duplicates"):
+            kept = occurrence["columns"][stage]
+            if kept["kept_source"] is not None:
+                near = f", similarity {kept['similarity']:.4f}" if "similarity" in kept else ""
+                click.echo(f"  the kept copy is in {kept['kept_source']}, position {kept['kept_position']}{near}")
         for stage, columns in occurrence["columns"].items():
             shown = {k: v for k, v in columns.items() if v is not None and v is not False}
             for key, value in shown.items():

@@ -98,7 +98,7 @@ def print_manifest(manifest: Mapping[str, Any]) -> None:
     print(f"root {manifest['root']}")
 
 
-SOURCE_COLUMNS = ("source", "licence", "read", "bad", "filtered", "duplicates", "kept", "kept %", "tokens")
+SOURCE_COLUMNS = ("source", "licence", "read", "bad", "filtered", "exact", "near", "kept", "kept %", "tokens")
 
 
 def source_rows(manifest: Mapping[str, Any]) -> list[list[str]]:
