@@ -27,7 +27,7 @@ from stages.documents import ids_to_words, read_columns, read_groups
 from stages.exact_duplicates import SourceShard, read_raw
 from stages.funnel import count_causes
 from stages.kernels.shingles import shingle_sets
-from stages.kernels.similarity import intersections
+from stages.kernels.similarity import overlaps
 from stages.normalize import text_buffers
 from stages.recipe import Recipe
 from stages.signatures import BANDS, NearDuplicates
@@ -253,8 +253,7 @@ class Measure:
             mine = np.flatnonzero(pairs["kept_shard"] == rank)
             other = self._sets(rank)
             a, b = other.places(pairs["kept_row"][mine]), own.places(pairs["lost_row"][mine])
-            shared = intersections(other.hashes, other.starts, a, own.hashes, own.starts, b)
-            size_a, size_b = other.sizes(a), own.sizes(b)
+            shared, size_a, size_b = overlaps(other.hashes, other.starts, a, own.hashes, own.starts, b)
             whole = size_b if shard.policy.measure == "containment" else size_a + size_b - shared
             similarity[mine] = shared / np.maximum(1, whole)
         threshold = float(shard.policy.threshold)
@@ -287,9 +286,6 @@ class _Sets:
 
     def places(self, rows: np.ndarray) -> np.ndarray:
         return np.searchsorted(self.rows, rows).astype(np.int64)
-
-    def sizes(self, places: np.ndarray) -> np.ndarray:
-        return self.starts[places + 1] - self.starts[places]
 
 
 @dataclass(frozen=True)

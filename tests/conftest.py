@@ -15,7 +15,8 @@ import yaml
 
 from stages.artifact import Artifact
 from stages.corpus import CorpusSpec
-from stages.line import CorpusPlan, Line, plan_corpus
+from stages.corpus_plan import CorpusPlan, plan_corpus
+from stages.line import Line
 from stages.specfile import load_spec
 from stages.task import Task
 
