@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from mixer.amend import log_of
 from mixer.cells import read_cells
 from mixer.describe import describe_corpus, make_manifest
 from mixer.domains import Domains, cells_of_corpus, resolve_domains
@@ -123,7 +124,8 @@ class Build:
             found = find_rung(self.spec, run, supply, rung)
             run, pools = found.run, found.pools
         written = self.writer.write(self.domains, run, store, supply, materialize, rung, pools)
-        document = make_manifest(describe_corpus(self.corpus, self.line, artifacts, split), written, [])
+        described = describe_corpus(self.corpus, self.line, artifacts, split)
+        document = make_manifest(described, written, log_of(self.domains, supply))
         folder = written.artifact.folder
         write_manifest(folder / "manifest.json", document)
         point(self.root, self.spec.mixture if rung is None else f"{self.spec.mixture}-{rung}", folder)

@@ -135,10 +135,11 @@ def _top_shares(
     spec = domains.spec
     if phase.strategy is not None:
         sizes = _sizes(domains.leaves, supply, f"phase {phase.name}", phase.strategy)
-        return _strategy(domains, f"the weights of phase {phase.name}", phase.strategy, sizes, budget, domains.leaves)
+        what, cap = f"the weights of phase {phase.name}", spec.max_epochs
+        return _strategy(domains, what, phase.strategy, sizes, budget, domains.leaves, cap)
     if spec.weights is not None and phase.weights is None:
         sizes = _sizes(domains.top, supply, "weights", spec.weights)
-        return _strategy(domains, "the weights", spec.weights, sizes, budget, domains.top)
+        return _strategy(domains, "the weights", spec.weights, sizes, budget, domains.top, spec.max_epochs)
     shares: dict[str, Fraction] = {}
     rest = []
     for node in domains.top:
@@ -184,8 +185,12 @@ def _inner(domains: Domains, node: Node, budget: Fraction, supply: Mapping[str, 
     spec, own = domains.spec, _spec_of(node)
     if own.weights is not None or own.each:
         strategy = own.weights or WeightsSpec.model_validate({"strategy": "proportional"})
+        if not budget and strategy.strategy in ("unimax", "quality_curve"):
+            # Nothing of the group is asked for, so these, which divide a budget, have none to divide.
+            strategy = WeightsSpec.model_validate({"strategy": "uniform"})
         sizes = _sizes(node.children, supply, node.where, strategy)
-        weights = _strategy(domains, f"the weights of {node.where}", strategy, sizes, int(budget), node.children)
+        what, cap = f"the weights of {node.where}", node.max_epochs
+        weights = _strategy(domains, what, strategy, sizes, int(budget), node.children, cap)
     else:
         shares, rest = {}, []
         for child in node.children:
@@ -237,9 +242,15 @@ def _sizes(nodes: Sequence[Node], supply: Mapping[str, int] | None, what: str, s
 
 
 def _strategy(
-    domains: Domains, what: str, strategy: WeightsSpec, sizes: dict[str, int], budget: int, nodes: Sequence[Node]
+    domains: Domains,
+    what: str,
+    strategy: WeightsSpec,
+    sizes: dict[str, int],
+    budget: int,
+    nodes: Sequence[Node],
+    default_cap: Fraction,
 ) -> dict[str, Fraction]:
-    cap = domains.spec.max_epochs if strategy.max_epochs is None else strategy.max_epochs
+    cap = default_cap if strategy.max_epochs is None else strategy.max_epochs
     settings: dict[str, object] = {}
     if strategy.strategy == "temperature":
         settings = {"t": strategy.exponent}

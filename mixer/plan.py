@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, floor
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -177,7 +177,7 @@ def plan_run(domains: Domains, supply: Mapping[str, Supply] | None, budget: int 
         drawn = kept.segments[-1].drawn()
         left = run.budget - kept.tokens if amendment.budget is None else amendment.budget
         length = amendment.sequence_length or kept.segments[-1].plan.sequence_length
-        plan = _plan(domains, amendment.phases, length, left, tokens, drawn, whole=False)
+        plan = _plan(domains, amendment.phases, length, left, tokens, drawn, whole=True)
         run = Run((*kept.segments, Segment(plan, kept.sequences, plan.sequences, drawn)))
     return run
 
@@ -218,13 +218,13 @@ def _plan(
                 _refuse_overdrafts(spec.mixture, demand.with_shares(given), supply, drawn)
     plan = Plan(length, _phases(asked, given, sequences), budget)
     if whole:
-        _refuse_empty(spec.mixture, plan, asked)
+        _refuse_empty(spec.mixture, plan, asked, drawn)
     return plan
 
 
-def _left(supply: int, drawn: int, cap: Fraction) -> int:
-    """The supply of which `cap` passes are as many tokens as may still be drawn; rounded down."""
-    return floor(max(Fraction(0), supply - drawn / cap)) if cap else 0
+def _left(supply: int, drawn: int, cap: Fraction) -> Fraction:
+    """The supply of which `cap` passes are as many tokens as may still be drawn."""
+    return max(Fraction(0), supply - drawn / cap) if cap else Fraction(0)
 
 
 def _phases(asked: Asked, given: Sequence[Mapping[str, Fraction]], sequences: int) -> tuple[Phase, ...]:
@@ -249,8 +249,8 @@ def _refuse_overdrafts(mixture: str, demand: Demand, supply: Mapping[str, int], 
         )
         if not drawn.get(over.domain) and len(complaints) < ADVISED:
             changes = smallest_changes(demand, over.domain)
-            options = [f"max_epochs: {float(changes.max_epochs):g}"] if changes.max_epochs is not None else []
-            options += [f"a share of at most {float(changes.share) * 100:g}%"] if changes.share is not None else []
+            options = [f"max_epochs: {float(changes.max_epochs):.3f}"] if changes.max_epochs is not None else []
+            options += [f"a share of at most {float(changes.share) * 100:.4f}%"] if changes.share is not None else []
             options += [f"a budget of at most {changes.budget}"] if changes.budget else []
             text += f"; the smallest change is {', or '.join(options)}"
         complaints.append(f"{text}; or say `on_shortfall: redistribute`")
@@ -258,11 +258,11 @@ def _refuse_overdrafts(mixture: str, demand: Demand, supply: Mapping[str, int], 
         raise UserError("\n".join(f"mixture {mixture}: {c}" for c in complaints))
 
 
-def _refuse_empty(mixture: str, plan: Plan, asked: Asked) -> None:
+def _refuse_empty(mixture: str, plan: Plan, asked: Asked, drawn: Mapping[str, int]) -> None:
     """Raise UserError when rounding leaves a domain that asks for something without a single sequence in the run."""
     for domain in plan.domains:
         weighed = [(p.given[domain], length) for p, (_, length, _) in zip(plan.phases, asked, strict=True)]
-        if plan.planned(domain) or not any(share and length for share, length in weighed):
+        if plan.planned(domain) or drawn.get(domain) or not any(share and length for share, length in weighed):
             continue
         # With so many sequences some phase's quota of the domain is at least one, whatever is rounded.
         needed = min(ceil(ceil(1 / share) / length) for share, length in weighed if share and length)

@@ -92,7 +92,8 @@ class Dataset:
         for number, (first, stop) in enumerate(self._batch_spans(batch_size, drop_last)):
             if number >= start:
                 size = stop - first
-                yield self._rows(np.arange(first + size * rank // world_size, first + size * (rank + 1) // world_size))
+                begin, end = first + size * rank // world_size, first + size * (rank + 1) // world_size
+                yield self._rows(np.arange(begin, end), self._length_at(first))
 
     def _batch_spans(self, batch_size: int, drop_last: bool) -> Iterator[tuple[int, int]]:
         for first, stop in self._stretches():
@@ -111,7 +112,10 @@ class Dataset:
                 merged.append([first, stop, length])
         return [(first, stop) for first, stop, _ in merged]
 
-    def _rows(self, positions: np.ndarray) -> dict[str, Any]:
+    def _length_at(self, position: int) -> int:
+        return next(length for _, stop, length in self._segments if position < stop)
+
+    def _rows(self, positions: np.ndarray, length_of_none: int | None = None) -> dict[str, Any]:
         lengths = {
             length for first, stop, length in self._segments if ((positions >= first) & (positions < stop)).any()
         }
@@ -119,7 +123,7 @@ class Dataset:
             raise ValueError(
                 f"these positions have sequences of {len(lengths)} lengths ({sorted(lengths)}); ask for fewer"
             )
-        length = lengths.pop() if lengths else self._segments[-1][2]
+        length = lengths.pop() if lengths else length_of_none or self._segments[-1][2]
         tokens, domains = self._source.rows(positions, length)
         return {"input_ids": tokens, "domain": [self.domains[d] for d in domains], "position": positions}
 
