@@ -6,6 +6,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from mixer.describe import make_manifest
 from mixer.domains import Domains, cells_of_corpus, resolve_domains
 from mixer.manifest import read_manifest, write_manifest
@@ -35,7 +37,10 @@ def amend(path: Path, at: int, phases: Path, reason: str, engine: Callable[[], E
     store = open_artifact(root, record["folder"], record["digest"])
     change = {"at": at, "reason": reason, "parent": old["root"], **load_phases(phases)}
     content = old["specs"]["mixture"]["spec"]
-    spec = MixtureSpec.model_validate(content | {"amendments": [*content["amendments"], change]})
+    try:
+        spec = MixtureSpec.model_validate(content | {"amendments": [*content["amendments"], change]})
+    except ValidationError as error:
+        raise UserError(f"{phases}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
     corpus = CorpusSpec.model_validate(old["specs"]["corpus"]["spec"])
     domains = resolve_domains(spec, cells_of_corpus(corpus))
     supply = {name: _supply(d) for name, d in old["domains"].items()}

@@ -13,6 +13,7 @@ from stages.errors import UserError
 
 Asked = tuple[tuple[str, Fraction, dict[str, Fraction]], ...]
 """For every phase: name, share of the run, and share of the phase by domain; both sum to 1."""
+_SIZELESS = ("csv", "uniform")
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,20 @@ def asked_shares(
     return tuple(asked)
 
 
+def needs_supply(spec: MixtureSpec) -> bool:
+    """Whether the shares depend on what the store holds, so that only a build can tell whether they sum to 1."""
+    strategies = [spec.weights, *(phase.strategy for phase in spec.phases)]
+    return any(s is not None and s.strategy not in _SIZELESS for s in strategies) or any(
+        _domain_needs_supply(domain) for domain in spec.domains.values()
+    )
+
+
+def _domain_needs_supply(spec: DomainSpec) -> bool:
+    strategy = spec.weights.strategy if spec.weights is not None else "proportional" if spec.each else "uniform"
+    members = (spec.domains or {}).values()
+    return spec.epochs is not None or strategy not in _SIZELESS or any(map(_domain_needs_supply, members))
+
+
 def _top_shares(
     domains: Domains, phase: PhaseSpec, budget: int, supply: Mapping[str, int] | None, consumed: Mapping[str, int]
 ) -> dict[str, Fraction]:
@@ -235,7 +250,7 @@ def _needs_store(what: str) -> str:
 def _sizes(nodes: Sequence[Node], supply: Mapping[str, int] | None, what: str, strategy: WeightsSpec) -> dict[str, int]:
     """Unique tokens of every node; zeros where they do not matter."""
     if supply is None:
-        if strategy.strategy in ("csv", "uniform"):
+        if strategy.strategy in _SIZELESS:
             return {node.name: 0 for node in nodes}
         raise UserError(_needs_store(f"{what}: {strategy.strategy}"))
     return {node.name: sum(supply[leaf.name] for leaf in node.leaves) for node in nodes}

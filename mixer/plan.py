@@ -217,6 +217,10 @@ def _plan(
             if spec.on_shortfall == "error":
                 _refuse_overdrafts(spec.mixture, demand.with_shares(given), supply, drawn)
     plan = Plan(length, _phases(asked, given, sequences), budget)
+    for domain in plan.domains:
+        if supply is not None and plan.planned(domain) and not supply[domain]:
+            need = plan.planned(domain) * length
+            raise UserError(f"mixture {spec.mixture}: domain {domain} needs {need} tokens; its cells have none")
     if whole:
         _refuse_empty(spec.mixture, plan, asked, drawn)
     return plan
@@ -250,8 +254,11 @@ def _refuse_overdrafts(mixture: str, demand: Demand, supply: Mapping[str, int], 
         if not drawn.get(over.domain) and len(complaints) < ADVISED:
             changes = smallest_changes(demand, over.domain)
             options = [f"max_epochs: {float(changes.max_epochs):.3f}"] if changes.max_epochs is not None else []
-            options += [f"a share of at most {float(changes.share) * 100:.4f}%"] if changes.share is not None else []
-            options += [f"a budget of at most {changes.budget}"] if changes.budget else []
+            if demand.cap[over.domain]:
+                options += (
+                    [f"a share of at most {float(changes.share) * 100:.4f}%"] if changes.share is not None else []
+                )
+                options += [f"a budget of at most {changes.budget}"] if changes.budget else []
             text += f"; the smallest change is {', or '.join(options)}"
         complaints.append(f"{text}; or say `on_shortfall: redistribute`")
     if complaints:

@@ -119,7 +119,7 @@ class WriteValidation:
         total = stream.tokens // length
         kind, step = schema(dtype, length), sequences_of(GROUP_BYTES, dtype, length)
         with ParquetShard(self.folder, f"{task.name}.parquet", kind, **_options()) as parquet:
-            for at in range(0, max(total, 1), step):
+            for at in range(0, total, step):
                 places = np.arange(at, min(at + step, total))
                 domains = np.full(len(places), number)
                 parquet.write(sequence_batch(mix.names, {number: stream}, domains, places * length, places, kind))

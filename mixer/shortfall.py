@@ -279,9 +279,9 @@ def _refuse_floor(demand: Demand, domain: str) -> None:
     need = ceil(least * demand.sequences) * demand.sequence_length
     more = f", raise its max_epochs to {ceil(Fraction(need * _EPOCH_GRID, have)) / _EPOCH_GRID:.3f}" if have else ""
     raise UserError(
-        f"domain {domain}: min_share is {float(least):g}, that is {need} tokens, but with {floor(have)} tokens and max_epochs "
-        f"{float(demand.max_epochs[domain]):g} it can have {share:.6f}; lower min_share to that{more}, or lower the "
-        "budget"
+        f"domain {domain}: min_share is {float(least):g}, that is {need} tokens, but with {floor(have)} tokens and "
+        f"max_epochs {float(demand.max_epochs[domain]):g} it can have {share:.6f}; lower min_share to that{more}, or "
+        "lower the budget"
     )
 
 

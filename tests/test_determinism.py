@@ -27,6 +27,7 @@ KILLS = (
     "store:6",
     "split:1",
     "stream:2",
+    "order:1",
     "mixture:1",
     "write:150",
     "artifact:2",
@@ -107,7 +108,7 @@ def test_a_killed_build_goes_on_where_it_stopped_and_ends_the_same(
     path = build_mixture(tiny_specs, root, made=made)
     assert load(path) == load(tiny_build)
     assert folders(root) == whole
-    stages = ["ingest", "columns", "exact_duplicates", "store", "split", "stream", "mixture"]
+    stages = ["ingest", "columns", "exact_duplicates", "store", "split", "stream", "order", "mixture"]
     again = list(dict.fromkeys(made))
     assert again == stages[len(stages) - len(again) :]
     left = [p for p in root.rglob("*") if p.is_file() and (".tmp-" in p.name or "commits" in p.parent.name)]
@@ -204,7 +205,7 @@ def test_a_changed_weight_runs_no_stage_of_the_corpus(
     (specs / "mixture.yaml").write_text(text.replace("'0.7'", "'0.69'").replace("'0.3'", "'0.31'"))
     made: list[str] = []
     build_mixture(specs / "mixture.yaml", root, made=made)
-    assert made == ["mixture"]
+    assert made == ["order", "mixture"]
 
 
 def test_a_changed_seed_is_another_order_of_the_same_documents(
