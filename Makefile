@@ -39,7 +39,7 @@ bench-mixture: $(VENV)/dev ## time plan, order and reading; check the whole Harr
 	$(BIN)/python -m benchmarks.mixture
 
 test: $(VENV)/dev ## run the tests
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 lint: $(VENV)/dev ## ruff, its formatter, mypy
 	$(BIN)/ruff check .

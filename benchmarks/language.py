@@ -2,15 +2,17 @@
 
     python -m benchmarks.language
 
-The binding is measured when `fasttext` can be imported (fasttext-community, fasttext-numpy2); it reads the excerpts and,
-for the speed alone, whole documents. Both run in one thread and are timed in CPU seconds, best of three.
+The binding is measured when `fasttext` can be imported (fasttext-community, fasttext-numpy2); it reads the excerpts
+and, for the speed alone, whole documents. Both run in one thread and are timed in CPU seconds, best of three.
 """
 
 import gzip
+import itertools
 import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,7 @@ def excerpts(texts: pa.LargeStringArray) -> list[str]:
     """The words by which each text is judged."""
     data, offsets = text_buffers(texts)
     out = np.empty(PIECES * (PIECE_BYTES + SPARE), np.uint8)
-    sizes = ((excerpt(data, a, b, PIECES, PIECE_BYTES, out), out) for a, b in zip(offsets, offsets[1:], strict=False))
+    sizes = ((excerpt(data, a, b, PIECES, PIECE_BYTES, out), out) for a, b in itertools.pairwise(offsets))
     return [bytes(text[:size]).decode() for size, text in sizes]
 
 
@@ -71,14 +73,14 @@ def main() -> None:
             rows = [json.loads(line) for line in lines]
         texts = pa.array([row["text"] for row in rows], pa.large_string())
         found = identify(texts, loaded, PIECES, PIECE_BYTES)
-        seconds = best(lambda texts=texts: identify(texts, loaded, PIECES, PIECE_BYTES))
+        seconds = best(partial(identify, texts, loaded, PIECES, PIECE_BYTES))
         megabytes = sum(len(row["text"].encode()) for row in rows) / 1e6
         size, spent = size + megabytes, spent + seconds
         speed = {"documents": len(rows), "mb": round(megabytes, 2), "mb_per_s": round(megabytes / seconds, 1)}
         languages, scores = found.column("language").to_pylist(), found.column("language_score").to_pylist()
         if binding is not None:
             some = [" ".join(row["text"].split("\n")) for row in rows[:: max(len(rows) // 300, 1)]]
-            whole = best(lambda some=some: binding.predict(some, k=2))
+            whole = best(partial(binding.predict, some, k=2))
             speed["fasttext_mb_per_s"] = round(sum(len(t.encode()) for t in some) / 1e6 / whole, 2)
             for mine, score, text in zip(languages, scores, excerpts(texts), strict=True):
                 if text:
@@ -101,7 +103,11 @@ def main() -> None:
                     if language != code(named):
                         wrong[f"{named}>{language}"] += 1
             right, all_ = (sum(t[i] for t in tally.values()) for i in (0, 1))
-            report["accuracy"][name] = {"documents": all_, "right": round(right / all_, 4), "wrong": wrong.most_common()}
+            report["accuracy"][name] = {
+                "documents": all_,
+                "right": round(right / all_, 4),
+                "wrong": wrong.most_common(),
+            }
             report["accuracy"][name]["by_language"] = {k: [a, b] for k, (a, b) in sorted(tally.items())}
             print("  ", report["accuracy"][name])
         if name in MISLABELLED:
@@ -113,7 +119,7 @@ def main() -> None:
                 bucket[1] += language == code(named)
                 bucket[2] += language == "en" and code(named) != "en"
                 bucket[3] += language not in ("en", code(named))
-            report["mislabelled"][name] = {k: v for k, v in sorted(pages.items())}
+            report["mislabelled"][name] = dict(sorted(pages.items()))
             print("   language: [pages, as named, English, other]", report["mislabelled"][name])
     report["total"] = {"mb": round(size, 1), "mb_per_s": round(size / spent, 1)}
     if compared:

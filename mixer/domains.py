@@ -101,9 +101,11 @@ def asked_shares(
     budget: int,
     supply: Mapping[str, int] | None,
     consumed: Mapping[str, int] | None = None,
+    scale: Fraction = Fraction(1),
 ) -> Asked:
     """What the spec asks for in the given phases of a budget in tokens. `supply`: unique training tokens by domain,
-    None before the store is built; `consumed`: tokens already drawn, of an amended run.
+    None before the store is built; `consumed`: tokens already drawn, of an amended run; `scale`: the part of the spec's
+    budget that a sample has, and so of the tokens that a domain asks for.
 
     Raises UserError, printing the sum, when shares or weights do not sum to 1 and `normalize` is off; and when an ask
     needs the supply.
@@ -113,7 +115,7 @@ def asked_shares(
     lengths = _summing(spec, "the shares of the phases", {p.name: p.share for p in phases})
     if len(lengths) != len(phases):
         raise UserError(f"mixture {spec.mixture}: two phases have one name; rename one")
-    top = [_top_shares(domains, p, budget, supply, consumed or {}) for p in phases]
+    top = [_top_shares(domains, p, budget, supply, consumed or {}, scale) for p in phases]
     budgets = dict.fromkeys((node.name for node in domains.top), Fraction(0))
     for phase, shares in zip(phases, top, strict=True):
         for name in budgets:
@@ -144,7 +146,12 @@ def _domain_needs_supply(spec: DomainSpec) -> bool:
 
 
 def _top_shares(
-    domains: Domains, phase: PhaseSpec, budget: int, supply: Mapping[str, int] | None, consumed: Mapping[str, int]
+    domains: Domains,
+    phase: PhaseSpec,
+    budget: int,
+    supply: Mapping[str, int] | None,
+    consumed: Mapping[str, int],
+    scale: Fraction,
 ) -> dict[str, Fraction]:
     """Shares of one phase by name at the top; by leaf when the phase has a strategy."""
     spec = domains.spec
@@ -163,7 +170,7 @@ def _top_shares(
             rest.append(node.name)
         elif own.tokens is not None or own.epochs is not None:
             drawn = sum(consumed.get(leaf.name, 0) for leaf in node.leaves)
-            shares[node.name] = max(Fraction(0), _amount(node, supply) - drawn) / budget
+            shares[node.name] = max(Fraction(0), _amount(node, supply, scale) - drawn) / budget
         elif phase.weights is not None:
             shares[node.name] = phase.weights.get(node.name, Fraction(0))
         elif own.weight is None:
@@ -234,10 +241,10 @@ def _spec_of(node: Node) -> DomainSpec:
     return node.spec
 
 
-def _amount(node: Node, supply: Mapping[str, int] | None) -> Fraction:
+def _amount(node: Node, supply: Mapping[str, int] | None, scale: Fraction) -> Fraction:
     own = _spec_of(node)
     if own.tokens is not None:
-        return Fraction(own.tokens)
+        return own.tokens * scale
     if supply is None:
         raise UserError(_needs_store(f"{node.where}.epochs"))
     return (own.epochs or Fraction(0)) * sum(supply[leaf.name] for leaf in node.leaves)

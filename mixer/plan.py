@@ -203,7 +203,8 @@ def _plan(
     spec, sequences = domains.spec, budget // length
     if sequences < 1:
         raise UserError(f"mixture {spec.mixture}: {budget} tokens are less than one sequence of {length}")
-    asked = asked_shares(domains, phases, budget, supply, drawn)
+    scale = Fraction(1) if whole else Fraction(budget, spec.budget)
+    asked = asked_shares(domains, phases, budget, supply, drawn, scale)
     caps = {leaf.name: leaf.max_epochs for leaf in domains.leaves}
     floors = {leaf.name: leaf.spec.min_share for leaf in domains.leaves if leaf.spec and leaf.spec.min_share}
     given = [shares for _, _, shares in asked]
@@ -291,22 +292,32 @@ def feasible_budget(domains: Domains, supply: Mapping[str, Supply]) -> int:
     caps = {leaf.name: leaf.max_epochs * sizes[leaf.name] for leaf in domains.leaves}
 
     def plan_of(sequences: int) -> dict[str, int]:
-        asked = asked_shares(domains, spec.phases, sequences * spec.sequence_length, sizes)
+        budget = sequences * spec.sequence_length
+        asked = asked_shares(domains, spec.phases, budget, sizes, scale=Fraction(budget, spec.budget))
         phases = _phases(asked, [shares for _, _, shares in asked], sequences)
         return {d: sum(p.planned[d] for p in phases) for d in caps}
 
     def fits(sequences: int) -> bool:
-        return all(n * spec.sequence_length <= caps[d] for d, n in plan_of(sequences).items())
+        try:
+            return all(n * spec.sequence_length <= caps[d] for d, n in plan_of(sequences).items())
+        except UserError:
+            return False
 
     low, high = 0, spec.budget // spec.sequence_length
-    for domain, planned in plan_of(high).items():
-        if planned and not sizes[domain]:
-            raise UserError(f"domain {domain}: the sample holds nothing of it; take more of each source with --shards")
     if fits(high):
         return high * spec.sequence_length
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
+    for sequences in (spec.budget // spec.sequence_length, low + 1):
+        try:
+            planned = plan_of(sequences)
+        except UserError:
+            if sequences == 1:
+                raise
+            continue
+        for domain in (d for d, n in planned.items() if n and not sizes[d]):
+            raise UserError(f"domain {domain}: the sample holds nothing of it; take more of each source with --shards")
     if not low:
         least = min(caps, key=lambda d: (caps[d], d))
         raise UserError(

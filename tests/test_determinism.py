@@ -72,13 +72,16 @@ def test_one_worker_and_two_another_folder_and_another_hash_seed(
 
 
 def test_two_builds_in_one_folder_take_turns(tiny_build: Path, tiny_specs: Path, tmp_path: Path) -> None:
-    with (tmp_path / ".lock").open("w") as lock:
+    folder = shutil.copytree(tiny_build.parents[2], tmp_path / "build", symlinks=True)
+    for stage in ("stream", "order", "mixture"):
+        shutil.rmtree(folder / stage)
+    with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        runs = [start(tiny_specs, tmp_path, workers=1, seed=n) for n in (0, 1)]
+        runs = [start(tiny_specs, folder, workers=1, seed=n) for n in (0, 1)]
         for run in runs:
             assert run.stderr is not None
-            assert run.stderr.readline() == f"another build works in {tmp_path}; waiting for it\n"
-        assert not list(tmp_path.glob("*/*/artifact.json"))
+            assert run.stderr.readline() == f"another build works in {folder}; waiting for it\n"
+        assert not list(folder.glob("stream/*/artifact.json"))
     outputs = [run.communicate(timeout=300)[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0]
     assert sorted("nothing to do: every stage is built" in out for out in outputs) == [False, True]

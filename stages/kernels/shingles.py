@@ -32,8 +32,12 @@ WORDS, LINES = range(2)
 """Kinds of units inside kernels."""
 KINDS = {"words": WORDS, "lines": LINES}
 """Names of the kinds of units, for specs and recipes."""
-DEFAULT_N = {"words": 5, "lines": 1}
-"""Units in a shingle that suit the kind; see the measurement in the docstring of `shingle_sets`."""
+DEFAULT_N = {"words": 5, "lines": 2}
+"""Units in a shingle that suit the kind. Two lines: in 6,300 Go and Rust files, of 67 pairs that share 0.8 of their
+lines 22 share less than 0.7 of their 5-word shingles (fields in another order, steps of one tutorial), of 28 pairs that
+share 0.8 of their pairs of lines none does; runs of 3 and 5 lines lose more pairs and gain nothing. Short files that
+share little but a licence header are alike in words (140 of these pairs above 0.8) and not in lines.
+"""
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -78,7 +82,7 @@ def _find_word(data: Bytes, at: Int, stop: Int) -> Int:
             return at
         code, after = decode(data, at, stop)
         kind = class_of(code) & KIND
-        if kind == LETTER or kind == UNSPACED:
+        if kind in (LETTER, UNSPACED):
             return at
         at = after
     return stop

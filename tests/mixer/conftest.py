@@ -108,7 +108,7 @@ def _random_spec(seed: int, size: int) -> tuple[dict[str, int], dict[str, Any], 
         else:
             domains[f"d{i}"] = member
     domains["cells"] = {"cells": "e?", "each": True, "weight": weight(), "weights": "uniform"}
-    phases = [{"name": f"p{i}", "share": weight()} for i in range(rng.randint(0, 4))]
+    phases: list[dict[str, Any]] = [{"name": f"p{i}", "share": weight()} for i in range(rng.randint(0, 4))]
     for phase in phases[1:]:
         phase["weights"] = {n: weight() for n in domains if rng.random() < 0.7} or {"cells": "1"}
     return cells, domains, phases

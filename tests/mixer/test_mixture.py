@@ -64,7 +64,7 @@ def test_a_virtual_mixture_is_read_from_the_store_and_written_later_unchanged(
     assert manifest["root"] != virtual_manifest["root"]
     assert manifest["domains"] == virtual_manifest["domains"]
     for source in ("store", "shards"):
-        rows = open_reader(written, source)[:]  # type: ignore[arg-type]
+        rows = open_reader(written, source)[:]
         assert np.array_equal(rows["input_ids"], seen["input_ids"])
         assert rows["domain"] == seen["domain"]
     assert verify(path)[1] == verify(written)[1] == []

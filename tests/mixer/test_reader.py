@@ -1,5 +1,6 @@
 """Reading a run: from the store and from the shards alike, resumed anywhere, by any number of ranks."""
 
+import pickle
 import shutil
 from itertools import islice
 from pathlib import Path
@@ -95,6 +96,26 @@ def test_it_is_a_map_style_dataset(plain: Pair, rows: tuple[np.ndarray, list[str
                 data[position]
     both = [list(iter_data) for iter_data in ((d[i] for i in range(0, 2401, 400)) for d in plain)]
     assert all(same(a, b) for a, b in zip(*both, strict=True))
+
+
+def test_a_list_of_positions_is_what_numpy_takes(plain: Pair, rows: tuple[np.ndarray, list[str]]) -> None:
+    wanted = [5, 2400, -1, 5, 900]
+    for data in plain:
+        for index in (wanted, np.array(wanted), tuple(wanted)):
+            found = data[index]
+            assert np.array_equal(found["input_ids"], rows[0][wanted])
+            assert found["position"].tolist() == [5, 2400, 2400, 5, 900]
+            assert found["domain"] == [rows[1][i] for i in wanted]
+        assert data[[]]["input_ids"].shape == (0, 64)
+        with pytest.raises(IndexError, match="position 2401 of a run of 2401"):
+            data[[0, 2401]]
+
+
+def test_a_dataset_goes_to_another_process(changing: Pair) -> None:
+    """Also after it was read from, as a loader with workers sends it."""
+    for data in changing:
+        expected = data[1400:1500]
+        assert same(pickle.loads(pickle.dumps(data))[1400:1500], expected)
 
 
 @given(

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mixer.domains import Domains, resolve_domains
-from mixer.plan import Plan, Run, Supply, cut, phases_in, plan_run
+from mixer.plan import Plan, Run, Supply, cut, feasible_budget, phases_in, plan_run
 from mixer.spec import MixtureSpec
 from stages.errors import UserError
 
@@ -446,3 +446,44 @@ def test_amounts_are_those_of_the_whole_run_after_an_amendment(resolve_case: Res
         {"books": 10, "law": 15, "web": 25},
         {"books": 10, "law": 40, "web": 0},
     ]
+
+
+ASKS: list[dict[str, Any]] = [
+    {"a": {"cells": "a", "tokens": 200_000}, "b": {"cells": "b", "rest": True}},
+    {"a": {"cells": "a", "epochs": "2"}, "b": {"cells": "b", "rest": True}},
+    {"a": {"cells": "a", "weight": "0.2"}, "b": {"cells": "b", "rest": True}},
+]
+
+
+@pytest.mark.parametrize("domains", ASKS)
+def test_a_sample_has_the_shares_of_the_run_whatever_its_domains_ask_for(
+    domains: dict[str, Any], resolve_case: Resolve
+) -> None:
+    """Of a million tokens the sample of b allows 4 * 1000; a has a fifth, or two passes over 500."""
+    case = resolve_case({"a": 500, "b": 1000}, domains, budget=10**6)
+    budget = feasible_budget(*case)
+    assert budget == 5000
+    run = plan_run(*case, budget)
+    check_sums(run)
+    assert {d: run.tokens_of(d) for d in run.domains} == {"a": 1000, "b": 4000}
+
+
+@pytest.mark.parametrize("strategy", ["unimax", "uniform", "proportional", {"quality_curve": {"column": "q"}}])
+def test_a_sample_of_a_strategy_keeps_to_the_caps(strategy: Any, resolve_case: Resolve) -> None:
+    domains = {"a": {"cells": "a"}, "b": {"cells": "b"}}
+    columns = {"q": {"a": "1", "b": "2"}}
+    case = resolve_case({"a": 500, "b": 1000}, domains, columns, weights=strategy, budget=10**6)
+    budget = feasible_budget(*case)
+    run = plan_run(*case, budget)
+    check_sums(run)
+    assert budget == (4000 if strategy == "uniform" else 6000)
+
+
+def test_a_sample_that_holds_nothing_of_a_domain_says_so(resolve_case: Resolve) -> None:
+    for domains in (ASKS[2], {"a": {"cells": "a", "weight": "1e-4"}, "b": {"cells": "b", "rest": True}}):
+        with pytest.raises(UserError, match="domain a: the sample holds nothing of it; take more of each source"):
+            feasible_budget(*resolve_case({"a": 0, "b": 1000}, domains, budget=10**6))
+    with pytest.raises(UserError, match="the sample is too small for one sequence of 10 tokens; domain a has 1 tokens"):
+        feasible_budget(*resolve_case({"a": 1, "b": 2}, ASKS[2], budget=10**6))
+    with pytest.raises(UserError, match="the weights of phase main sum to 0.9, not 1"):
+        feasible_budget(*resolve_case({"a": 10, "b": 20}, weighed(a="0.2", b="0.7"), budget=10**6))

@@ -76,8 +76,8 @@ def test_a_document_that_is_not_seen(parent: Path) -> None:
         ([], "say --step with --batch-size, or --document"),
         (["--step", "1", "--document", "0" * 32], "say --step with --batch-size, or --document"),
         (["--step", "1"], "--step needs --batch-size: how many sequences the trainer takes in a step"),
-        (["--step", "601", "--batch-size", "4"], "step 601: the run has the steps 0 to 600 at 4 sequences a step"),
-        (["--document", "xyz"], "'xyz' is no document id; give its 32 hex digits"),
+        (["--step", "600", "--batch-size", "4"], "step 600: the run has the steps 0 to 599 at 4 sequences a step"),
+        (["--document", "xyz"], "'xyz' is no document id; give 8 to 32 of its hex digits"),
         (["--document", "0" * 32], "the store has no document 00000000000000000000000000000000; `mixer explain`"),
     ],
 )
