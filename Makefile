@@ -10,10 +10,10 @@ SPEC := mixtures/$(MIX).yaml
 MANIFEST := $(OUT)/latest/$(MIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build sample plan inspect verify bench test lint format docs clean
+.PHONY: help build sample plan inspect verify bench bench-mixture test lint format docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "MIX=name picks mixtures/name.yaml (now: $(MIX)); OUT is the build folder (now: $(OUT))"
 
@@ -35,8 +35,11 @@ verify: $(VENV)/ready ## re-hash every shard and recount every number
 bench: $(VENV)/dev ## time the line beside `tokenizers` alone
 	$(BIN)/python -m benchmarks.speed
 
+bench-mixture: $(VENV)/dev ## time plan, order and reading; check the whole Harrier order
+	$(BIN)/python -m benchmarks.mixture
+
 test: $(VENV)/dev ## run the tests
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 lint: $(VENV)/dev ## ruff, its formatter, mypy
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from benchmarks.published import SEQUENCE_LENGTH
+from mixer.order import CHECKPOINT_INTERVAL
 
 
 class Rounding(NamedTuple):
@@ -88,9 +89,9 @@ What each row models, from the public source of the system:
 
 ## Cost
 
-`python -m benchmarks.published --whole` reads the order of the whole Marin run and checks it at each of its
-4,395,787,264 prefixes in exact integers; its figures are in `benchmarks/results/published.json`. Any position can be
-asked for: checkpoints lie 32,768 positions apart, 25 bytes each for 200 domains.
+`make bench-mixture` reads the order of the whole Marin run and checks it at each of its 4,395,787,264 prefixes in exact
+integers; its figures are in `benchmarks/results/mixture.json`. Any position can be asked for: checkpoints lie
+{interval:,} positions apart, 25 bytes each for 200 domains.
 """
 
 CELLS = """\
@@ -211,7 +212,7 @@ def page(
             ["order", *(f"{n} domains" for n in counts)],
             ([name, *(f"{by[n]:.3f}" for n in counts)] for name, by in peers.items()),
         ),
-        MODELS,
+        MODELS.format(interval=CHECKPOINT_INTERVAL),
         CELLS.format(block=block),
         table(
             [

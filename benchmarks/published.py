@@ -1,21 +1,17 @@
-"""`python -m benchmarks.published`: the order of the Marin 535B-A23B run, checked at every one of its prefixes."""
+"""The tables of published runs as printed, and an exact check of an order at every prefix of a phase."""
 
-import argparse
 import csv
-import resource
-import statistics
 import time
 from decimal import Decimal
 from fractions import Fraction
 from math import isqrt
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from benchmarks.report import Row, write
 from mixer.apportion import apportion
 from mixer.order import Order
 
@@ -113,59 +109,3 @@ def check_phase(order: Order, phase: int, positions: int | None = None) -> Check
     if slots == length and not np.array_equal(emitted, counts):
         raise RuntimeError(f"phase {phase}: the totals at its end are not those of the plan")
     return Checked(slots, Fraction(max(int(worst[0]), behind), length), order_seconds, check_seconds)
-
-
-def _locate_milliseconds(order: Order, last: int, times: int) -> list[float]:
-    positions = np.random.default_rng(0).integers(0, last, times)
-    spent = []
-    for position in positions.tolist():
-        begun = time.perf_counter()
-        order.locate(position)
-        spent.append((time.perf_counter() - begun) * 1e3)
-    return sorted(spent)
-
-
-def main() -> None:
-    """Check the order and write `results/published.json`."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--whole", action="store_true", help="all 4.4 billion positions (some minutes)")
-    parser.add_argument("--sample", type=int, default=60_000_000, help="positions to check, a third in each phase")
-    options = parser.parse_args()
-    begun = time.perf_counter()
-    rows = read_cells("harrier")
-    counts = marin_counts(rows)
-    plan_seconds = time.perf_counter() - begun
-    order = Order([row["cell"] for row in rows], counts)
-    order.domains(0, 1)
-    found = []
-    for phase, name in enumerate(STEPS):
-        found.append(check_phase(order, phase, None if options.whole else options.sample // len(STEPS)))
-        f = found[-1]
-        print(f"{name}: {f.positions:,} positions, worst {float(f.worst):.6f}, {f.order_seconds:.0f} s", flush=True)
-    positions = sum(f.positions for f in found)
-    order_seconds = sum(f.order_seconds for f in found)
-    check_seconds = sum(f.check_seconds for f in found)
-    checkpoints = order.checkpoints() if options.whole else np.empty(0, np.uint8)
-    # Without --whole only the start of the run has checkpoints.
-    located = _locate_milliseconds(order, len(order) if options.whole else found[0].positions, 500)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    facts: dict[str, Any] = {"positions": positions, "run_positions": len(order), "domains": len(rows)}
-    result = [
-        Row("worst distance from a target at any prefix", float(max(f.worst for f in found)), "seqs", 1.0, False),
-        Row("check against order", order_seconds / check_seconds, "x", 1.0),
-        Row("positions checked", positions, "seqs"),
-        Row("order", positions / order_seconds / 1e6, "M/s"),
-        Row("check", positions / check_seconds / 1e6, "M/s"),
-        Row("order, seconds", order_seconds, "s"),
-        Row("check, seconds", check_seconds, "s"),
-        Row("plan of 200 cells in 3 phases", plan_seconds * 1e3, "ms"),
-        Row("locate, median", statistics.median(located), "ms"),
-        Row("locate, 99th percentile", located[len(located) * 99 // 100], "ms"),
-        Row("checkpoints of the run", checkpoints.nbytes / 1e6, "MB"),
-        Row("peak memory", peak / 1e6, "MB"),
-    ]
-    write("published" if options.whole else "published_sample", result, **facts)
-
-
-if __name__ == "__main__":
-    main()

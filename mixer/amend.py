@@ -1,14 +1,16 @@
 """Amending a mixture in mid-run: what was planned before a position stays, other phases hold from there on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from mixer.describe import make_manifest
-from mixer.domains import cells_of_corpus, resolve_domains
+from mixer.domains import Domains, cells_of_corpus, resolve_domains
 from mixer.manifest import read_manifest, write_manifest
-from mixer.mixture import run_of
 from mixer.plan import Run, Supply, cut, plan_run
 from mixer.spec import MixtureSpec, load_phases
 from mixer.writing import Writer
@@ -35,21 +37,35 @@ def amend(path: Path, at: int, phases: Path, reason: str, engine: Callable[[], E
     store = open_artifact(root, record["folder"], record["digest"])
     change = {"at": at, "reason": reason, "parent": old["root"], **load_phases(phases)}
     content = old["specs"]["mixture"]["spec"]
-    spec = MixtureSpec.model_validate(content | {"amendments": [*content["amendments"], change]})
+    try:
+        spec = MixtureSpec.model_validate(content | {"amendments": [*content["amendments"], change]})
+    except ValidationError as error:
+        raise UserError(f"{phases}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
     corpus = CorpusSpec.model_validate(old["specs"]["corpus"]["spec"])
     domains = resolve_domains(spec, cells_of_corpus(corpus))
     supply = {name: _supply(d) for name, d in old["domains"].items()}
     run = plan_run(domains, supply)
     written = Writer(root, engine).write(domains, run, store, supply, old["materialized"])
-    log = [
-        *old["log"],
-        {"parent": old["root"], "at": at, "reason": reason, "distance": str(distance(run_of(old), run))},
-    ]
     parts = {k: old[k] for k in ("sample", "tokenizer", "sources", "cells")}
     stages = [r for r in old["stages"] if r["stage"] not in MIXTURE_STAGES]
-    document = make_manifest(parts | {"corpus": old["specs"]["corpus"], "stages": stages}, written, log)
+    described = parts | {"corpus": old["specs"]["corpus"], "stages": stages}
+    document = make_manifest(described, written, log_of(domains, supply))
     write_manifest(written.artifact.folder / "manifest.json", document)
     return written.artifact.folder / "manifest.json"
+
+
+def log_of(domains: Domains, supply: Mapping[str, Supply]) -> list[dict[str, Any]]:
+    """The log of a spec with amendments: of each its parent, position, reason, and how far it moved the run that the
+    amendments before it had led to. Raises UserError as `plan_run` does."""
+    spec, log = domains.spec, []
+    for i, change in enumerate(spec.amendments):
+        old, new = (
+            plan_run(replace(domains, spec=spec.model_copy(update={"amendments": spec.amendments[:n]})), supply)
+            for n in (i, i + 1)
+        )
+        entry = {"parent": change.parent, "at": change.at, "reason": change.reason}
+        log.append(entry | {"distance": str(distance(old, new))})
+    return log
 
 
 def distance(old: Run, new: Run) -> Fraction:

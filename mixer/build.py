@@ -11,9 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from mixer.amend import log_of
 from mixer.cells import read_cells
 from mixer.describe import describe_corpus, make_manifest
-from mixer.domains import Domains, cells_of_corpus, resolve_domains
+from mixer.domains import Domains, asked_shares, cells_of_corpus, needs_supply, resolve_domains
 from mixer.expect import Expectation, check_expectations
 from mixer.ladder import Rung, climb, find_rung
 from mixer.manifest import write_manifest
@@ -52,7 +53,10 @@ def load_mixture(path: Path) -> tuple[Domains, CorpusSpec, Path]:
 
 def _resolve(path: Path, spec: MixtureSpec, corpus: CorpusSpec) -> Domains:
     try:
-        return resolve_domains(spec, cells_of_corpus(corpus))
+        domains = resolve_domains(spec, cells_of_corpus(corpus))
+        if not needs_supply(spec):
+            asked_shares(domains, spec.phases, spec.budget, None)
+        return domains
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
 
@@ -124,7 +128,8 @@ class Build:
             found = find_rung(self.spec, run, supply, rung)
             run, pools = found.run, found.pools
         written = self.writer.write(self.domains, run, store, supply, materialize, rung, pools)
-        document = make_manifest(describe_corpus(self.corpus, self.line, artifacts, split), written, [])
+        described = describe_corpus(self.corpus, self.line, artifacts, split)
+        document = make_manifest(described, written, log_of(self.domains, supply))
         folder = written.artifact.folder
         write_manifest(folder / "manifest.json", document)
         point(self.root, self.spec.mixture if rung is None else f"{self.spec.mixture}-{rung}", folder)

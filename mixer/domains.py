@@ -13,6 +13,7 @@ from stages.errors import UserError
 
 Asked = tuple[tuple[str, Fraction, dict[str, Fraction]], ...]
 """For every phase: name, share of the run, and share of the phase by domain; both sum to 1."""
+_SIZELESS = ("csv", "uniform")
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,11 @@ def asked_shares(
     budget: int,
     supply: Mapping[str, int] | None,
     consumed: Mapping[str, int] | None = None,
+    scale: Fraction = Fraction(1),
 ) -> Asked:
     """What the spec asks for in the given phases of a budget in tokens. `supply`: unique training tokens by domain,
-    None before the store is built; `consumed`: tokens already drawn, of an amended run.
+    None before the store is built; `consumed`: tokens already drawn, of an amended run; `scale`: the part of the spec's
+    budget that a sample has, and so of the tokens that a domain asks for.
 
     Raises UserError, printing the sum, when shares or weights do not sum to 1 and `normalize` is off; and when an ask
     needs the supply.
@@ -112,7 +115,7 @@ def asked_shares(
     lengths = _summing(spec, "the shares of the phases", {p.name: p.share for p in phases})
     if len(lengths) != len(phases):
         raise UserError(f"mixture {spec.mixture}: two phases have one name; rename one")
-    top = [_top_shares(domains, p, budget, supply, consumed or {}) for p in phases]
+    top = [_top_shares(domains, p, budget, supply, consumed or {}, scale) for p in phases]
     budgets = dict.fromkeys((node.name for node in domains.top), Fraction(0))
     for phase, shares in zip(phases, top, strict=True):
         for name in budgets:
@@ -128,17 +131,37 @@ def asked_shares(
     return tuple(asked)
 
 
+def needs_supply(spec: MixtureSpec) -> bool:
+    """Whether the shares depend on what the store holds, so that only a build can tell whether they sum to 1."""
+    strategies = [spec.weights, *(phase.strategy for phase in spec.phases)]
+    return any(s is not None and s.strategy not in _SIZELESS for s in strategies) or any(
+        _domain_needs_supply(domain) for domain in spec.domains.values()
+    )
+
+
+def _domain_needs_supply(spec: DomainSpec) -> bool:
+    strategy = spec.weights.strategy if spec.weights is not None else "proportional" if spec.each else "uniform"
+    members = (spec.domains or {}).values()
+    return spec.epochs is not None or strategy not in _SIZELESS or any(map(_domain_needs_supply, members))
+
+
 def _top_shares(
-    domains: Domains, phase: PhaseSpec, budget: int, supply: Mapping[str, int] | None, consumed: Mapping[str, int]
+    domains: Domains,
+    phase: PhaseSpec,
+    budget: int,
+    supply: Mapping[str, int] | None,
+    consumed: Mapping[str, int],
+    scale: Fraction,
 ) -> dict[str, Fraction]:
     """Shares of one phase by name at the top; by leaf when the phase has a strategy."""
     spec = domains.spec
     if phase.strategy is not None:
         sizes = _sizes(domains.leaves, supply, f"phase {phase.name}", phase.strategy)
-        return _strategy(domains, f"the weights of phase {phase.name}", phase.strategy, sizes, budget, domains.leaves)
+        what, cap = f"the weights of phase {phase.name}", spec.max_epochs
+        return _strategy(domains, what, phase.strategy, sizes, budget, domains.leaves, cap)
     if spec.weights is not None and phase.weights is None:
         sizes = _sizes(domains.top, supply, "weights", spec.weights)
-        return _strategy(domains, "the weights", spec.weights, sizes, budget, domains.top)
+        return _strategy(domains, "the weights", spec.weights, sizes, budget, domains.top, spec.max_epochs)
     shares: dict[str, Fraction] = {}
     rest = []
     for node in domains.top:
@@ -147,7 +170,7 @@ def _top_shares(
             rest.append(node.name)
         elif own.tokens is not None or own.epochs is not None:
             drawn = sum(consumed.get(leaf.name, 0) for leaf in node.leaves)
-            shares[node.name] = max(Fraction(0), _amount(node, supply) - drawn) / budget
+            shares[node.name] = max(Fraction(0), _amount(node, supply, scale) - drawn) / budget
         elif phase.weights is not None:
             shares[node.name] = phase.weights.get(node.name, Fraction(0))
         elif own.weight is None:
@@ -184,8 +207,12 @@ def _inner(domains: Domains, node: Node, budget: Fraction, supply: Mapping[str, 
     spec, own = domains.spec, _spec_of(node)
     if own.weights is not None or own.each:
         strategy = own.weights or WeightsSpec.model_validate({"strategy": "proportional"})
+        if not budget and strategy.strategy in ("unimax", "quality_curve"):
+            # Nothing of the group is asked for, so these, which divide a budget, have none to divide.
+            strategy = WeightsSpec.model_validate({"strategy": "uniform"})
         sizes = _sizes(node.children, supply, node.where, strategy)
-        weights = _strategy(domains, f"the weights of {node.where}", strategy, sizes, int(budget), node.children)
+        what, cap = f"the weights of {node.where}", node.max_epochs
+        weights = _strategy(domains, what, strategy, sizes, int(budget), node.children, cap)
     else:
         shares, rest = {}, []
         for child in node.children:
@@ -214,10 +241,10 @@ def _spec_of(node: Node) -> DomainSpec:
     return node.spec
 
 
-def _amount(node: Node, supply: Mapping[str, int] | None) -> Fraction:
+def _amount(node: Node, supply: Mapping[str, int] | None, scale: Fraction) -> Fraction:
     own = _spec_of(node)
     if own.tokens is not None:
-        return Fraction(own.tokens)
+        return own.tokens * scale
     if supply is None:
         raise UserError(_needs_store(f"{node.where}.epochs"))
     return (own.epochs or Fraction(0)) * sum(supply[leaf.name] for leaf in node.leaves)
@@ -230,16 +257,22 @@ def _needs_store(what: str) -> str:
 def _sizes(nodes: Sequence[Node], supply: Mapping[str, int] | None, what: str, strategy: WeightsSpec) -> dict[str, int]:
     """Unique tokens of every node; zeros where they do not matter."""
     if supply is None:
-        if strategy.strategy in ("csv", "uniform"):
+        if strategy.strategy in _SIZELESS:
             return {node.name: 0 for node in nodes}
         raise UserError(_needs_store(f"{what}: {strategy.strategy}"))
     return {node.name: sum(supply[leaf.name] for leaf in node.leaves) for node in nodes}
 
 
 def _strategy(
-    domains: Domains, what: str, strategy: WeightsSpec, sizes: dict[str, int], budget: int, nodes: Sequence[Node]
+    domains: Domains,
+    what: str,
+    strategy: WeightsSpec,
+    sizes: dict[str, int],
+    budget: int,
+    nodes: Sequence[Node],
+    default_cap: Fraction,
 ) -> dict[str, Fraction]:
-    cap = domains.spec.max_epochs if strategy.max_epochs is None else strategy.max_epochs
+    cap = default_cap if strategy.max_epochs is None else strategy.max_epochs
     settings: dict[str, object] = {}
     if strategy.strategy == "temperature":
         settings = {"t": strategy.exponent}

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from mixer.manifest import read_manifest
 from mixer.streams import held_out
+from mixer.trace import trace_document
 from stages.artifact import Artifact, parse_artifact
 from stages.documents import document_shards, ids_to_words, read_columns, read_groups, shard_name
 from stages.errors import UserError
@@ -45,7 +46,7 @@ def explain(path: Path, document: str) -> dict[str, Any]:
         hi, lo = np.array([int(ids[0][:16], 16)], np.uint64), np.array([int(ids[0][16:], 16)], np.uint64)
         result["split"] = "validation" if held_out(hi, lo, share)[0] else "train"
         result["domain"] = next((n for n, d in manifest["domains"].items() if stored["cell"] in d["cells"]), None)
-        result["sequences"] = list(_sequences(path.parent, manifest, ids[0], result["split"]))
+        result["sequences"] = _where(path, manifest, ids[0], result["split"])
     return result
 
 
@@ -136,6 +137,16 @@ def _stored(store: Artifact, document: str) -> dict[str, Any] | None:
                     "length": entry["length"],
                 }
     return None
+
+
+def _where(path: Path, manifest: Mapping[str, Any], document: str, split: str) -> list[dict[str, Any]]:
+    """Where the document's pieces are: in the shards, or, of a virtual mixture, in the order of training."""
+    if manifest["materialized"]:
+        return list(_sequences(path.parent, manifest, document, split))
+    if split != "train":
+        return []
+    found = trace_document(path, document)
+    return [{"domain": found["domain"], "shard": None, **s} for s in found["seen"]]
 
 
 def _sequences(folder: Path, manifest: Mapping[str, Any], document: str, split: str) -> Iterator[dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 A rung has the full run's phases. In each of them the rung's sequences are shared in proportion to the full run's, and
 a domain that has any sequence in the full run has at least one. A domain's pool is the first part of the order of its
-first epoch, of about unique * (rung's sequences / full run's sequences) tokens, to the document; the rung's epochs pass
-over the pool alone. Pools of smaller rungs are prefixes of those of larger ones.
+first epoch: unique * (rung's sequences / full run's sequences) tokens, rounded up. The rung's epochs pass over the pool
+alone. Pools of smaller rungs are prefixes of those of larger ones.
 """
 
 from collections.abc import Mapping

@@ -42,7 +42,9 @@ def recipes_of(
     dtype = manifest["tokenizer"]["dtype"]
     mixture = Mixture(domain_list(domains), run.segments, dtype, _nowhere(line.store), made, _nowhere(order))
     split = split_recipe(spec.mixture, line.store.digest, spec.validation)
-    written = mixture_recipe(spec.mixture, mixture, manifest["materialized"])
+    written = mixture_recipe(
+        spec.mixture, mixture, manifest["materialized"], [a.model_dump(mode="json") for a in spec.amendments]
+    )
     return [*line.recipes(), split, *streams.values(), order, written]
 
 

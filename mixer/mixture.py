@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixer.manifest import read_manifest
-from mixer.order import ORDER_VERSION, Order
+from mixer.order import CHECKPOINT_INTERVAL, ORDER_VERSION, Order
 from mixer.plan import Phase, Plan, Run, Segment
 from mixer.sequences import Stream, open_stream
 from mixer.streams import Domain
@@ -90,7 +90,8 @@ def segment_name(number: int) -> str:
 def order_recipe(mixture: str, names: Sequence[str], segments: Sequence[Segment]) -> Recipe:
     """The recipe of the `order` stage: checkpoints of every segment's order."""
     counts = [s.plan.counts.tolist() for s in segments]
-    return Recipe("order", VERSION, mixture, {"order": ORDER_VERSION, "domains": list(names), "counts": counts})
+    config = {"order": ORDER_VERSION, "interval": CHECKPOINT_INTERVAL, "domains": list(names), "counts": counts}
+    return Recipe("order", VERSION, mixture, config)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from mixer.order_kernel import EMITTED, advance, phase_state, ranks
 from stages.errors import UserError
 
 ORDER_VERSION = 1
-CHECKPOINT_INTERVAL = 1 << 15
+CHECKPOINT_INTERVAL = 1 << 13
 MAX_DOMAINS = (1 << 15) - 1
 
 

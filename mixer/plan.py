@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, floor
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -177,7 +177,7 @@ def plan_run(domains: Domains, supply: Mapping[str, Supply] | None, budget: int 
         drawn = kept.segments[-1].drawn()
         left = run.budget - kept.tokens if amendment.budget is None else amendment.budget
         length = amendment.sequence_length or kept.segments[-1].plan.sequence_length
-        plan = _plan(domains, amendment.phases, length, left, tokens, drawn, whole=False)
+        plan = _plan(domains, amendment.phases, length, left, tokens, drawn, whole=True)
         run = Run((*kept.segments, Segment(plan, kept.sequences, plan.sequences, drawn)))
     return run
 
@@ -203,7 +203,8 @@ def _plan(
     spec, sequences = domains.spec, budget // length
     if sequences < 1:
         raise UserError(f"mixture {spec.mixture}: {budget} tokens are less than one sequence of {length}")
-    asked = asked_shares(domains, phases, budget, supply, drawn)
+    scale = Fraction(1) if whole else Fraction(budget, spec.budget)
+    asked = asked_shares(domains, phases, budget, supply, drawn, scale)
     caps = {leaf.name: leaf.max_epochs for leaf in domains.leaves}
     floors = {leaf.name: leaf.spec.min_share for leaf in domains.leaves if leaf.spec and leaf.spec.min_share}
     given = [shares for _, _, shares in asked]
@@ -217,14 +218,18 @@ def _plan(
             if spec.on_shortfall == "error":
                 _refuse_overdrafts(spec.mixture, demand.with_shares(given), supply, drawn)
     plan = Plan(length, _phases(asked, given, sequences), budget)
+    for domain in plan.domains:
+        if supply is not None and plan.planned(domain) and not supply[domain]:
+            need = plan.planned(domain) * length
+            raise UserError(f"mixture {spec.mixture}: domain {domain} needs {need} tokens; its cells have none")
     if whole:
-        _refuse_empty(spec.mixture, plan, asked)
+        _refuse_empty(spec.mixture, plan, asked, drawn)
     return plan
 
 
-def _left(supply: int, drawn: int, cap: Fraction) -> int:
-    """The supply of which `cap` passes are as many tokens as may still be drawn; rounded down."""
-    return floor(max(Fraction(0), supply - drawn / cap)) if cap else 0
+def _left(supply: int, drawn: int, cap: Fraction) -> Fraction:
+    """The supply of which `cap` passes are as many tokens as may still be drawn."""
+    return max(Fraction(0), supply - drawn / cap) if cap else Fraction(0)
 
 
 def _phases(asked: Asked, given: Sequence[Mapping[str, Fraction]], sequences: int) -> tuple[Phase, ...]:
@@ -249,20 +254,23 @@ def _refuse_overdrafts(mixture: str, demand: Demand, supply: Mapping[str, int], 
         )
         if not drawn.get(over.domain) and len(complaints) < ADVISED:
             changes = smallest_changes(demand, over.domain)
-            options = [f"max_epochs: {float(changes.max_epochs):g}"] if changes.max_epochs is not None else []
-            options += [f"a share of at most {float(changes.share) * 100:g}%"] if changes.share is not None else []
-            options += [f"a budget of at most {changes.budget}"] if changes.budget else []
+            options = [f"max_epochs: {float(changes.max_epochs):.3f}"] if changes.max_epochs is not None else []
+            if demand.cap[over.domain]:
+                options += (
+                    [f"a share of at most {float(changes.share) * 100:.4f}%"] if changes.share is not None else []
+                )
+                options += [f"a budget of at most {changes.budget}"] if changes.budget else []
             text += f"; the smallest change is {', or '.join(options)}"
         complaints.append(f"{text}; or say `on_shortfall: redistribute`")
     if complaints:
         raise UserError("\n".join(f"mixture {mixture}: {c}" for c in complaints))
 
 
-def _refuse_empty(mixture: str, plan: Plan, asked: Asked) -> None:
+def _refuse_empty(mixture: str, plan: Plan, asked: Asked, drawn: Mapping[str, int]) -> None:
     """Raise UserError when rounding leaves a domain that asks for something without a single sequence in the run."""
     for domain in plan.domains:
         weighed = [(p.given[domain], length) for p, (_, length, _) in zip(plan.phases, asked, strict=True)]
-        if plan.planned(domain) or not any(share and length for share, length in weighed):
+        if plan.planned(domain) or drawn.get(domain) or not any(share and length for share, length in weighed):
             continue
         # With so many sequences some phase's quota of the domain is at least one, whatever is rounded.
         needed = min(ceil(ceil(1 / share) / length) for share, length in weighed if share and length)
@@ -284,22 +292,32 @@ def feasible_budget(domains: Domains, supply: Mapping[str, Supply]) -> int:
     caps = {leaf.name: leaf.max_epochs * sizes[leaf.name] for leaf in domains.leaves}
 
     def plan_of(sequences: int) -> dict[str, int]:
-        asked = asked_shares(domains, spec.phases, sequences * spec.sequence_length, sizes)
+        budget = sequences * spec.sequence_length
+        asked = asked_shares(domains, spec.phases, budget, sizes, scale=Fraction(budget, spec.budget))
         phases = _phases(asked, [shares for _, _, shares in asked], sequences)
         return {d: sum(p.planned[d] for p in phases) for d in caps}
 
     def fits(sequences: int) -> bool:
-        return all(n * spec.sequence_length <= caps[d] for d, n in plan_of(sequences).items())
+        try:
+            return all(n * spec.sequence_length <= caps[d] for d, n in plan_of(sequences).items())
+        except UserError:
+            return False
 
     low, high = 0, spec.budget // spec.sequence_length
-    for domain, planned in plan_of(high).items():
-        if planned and not sizes[domain]:
-            raise UserError(f"domain {domain}: the sample holds nothing of it; take more of each source with --shards")
     if fits(high):
         return high * spec.sequence_length
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
+    for sequences in (spec.budget // spec.sequence_length, low + 1):
+        try:
+            planned = plan_of(sequences)
+        except UserError:
+            if sequences == 1:
+                raise
+            continue
+        for domain in (d for d, n in planned.items() if n and not sizes[d]):
+            raise UserError(f"domain {domain}: the sample holds nothing of it; take more of each source with --shards")
     if not low:
         least = min(caps, key=lambda d: (caps[d], d))
         raise UserError(

@@ -58,15 +58,21 @@ class Dataset:
         """Sequences of the run."""
         return int(self.manifest["totals"]["sequences"])
 
-    def __getitem__(self, index: int | slice) -> dict[str, Any]:
+    def __getitem__(self, index: int | slice | Sequence[int] | np.ndarray) -> dict[str, Any]:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             return self._rows(np.arange(start, stop, step))
-        position = int(index) + (len(self) if index < 0 else 0)
-        if not 0 <= position < len(self):
-            raise IndexError(f"position {index} of a run of {len(self)} sequences")
+        if isinstance(index, Sequence | np.ndarray):
+            return self._rows(np.array([self._position(int(i)) for i in index], np.int64))
+        position = self._position(int(index))
         found = self._rows(np.array([position]))
         return {"input_ids": found["input_ids"][0], "domain": found["domain"][0], "position": position}
+
+    def _position(self, index: int) -> int:
+        position = index + (len(self) if index < 0 else 0)
+        if not 0 <= position < len(self):
+            raise IndexError(f"position {index} of a run of {len(self)} sequences")
+        return position
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Several items at once, which PyTorch's loader asks for where it can."""
@@ -89,29 +95,29 @@ class Dataset:
             raise ValueError(f"{world_size} ranks do not divide a batch of {batch_size} sequences")
         if not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} is not in a world of {world_size}")
-        for number, (first, stop) in enumerate(self._batch_spans(batch_size, drop_last)):
-            if number >= start:
-                size = stop - first
-                yield self._rows(np.arange(first + size * rank // world_size, first + size * (rank + 1) // world_size))
+        for number in range(start, self.batch_count(batch_size, drop_last)):
+            first, stop = self.batch_span(number, batch_size, drop_last)
+            size = stop - first
+            mine = np.arange(first + size * rank // world_size, first + size * (rank + 1) // world_size)
+            yield self._rows(mine, next(length for begin, end, length in self._segments if begin <= first < end))
 
-    def _batch_spans(self, batch_size: int, drop_last: bool) -> Iterator[tuple[int, int]]:
-        for first, stop in self._stretches():
-            for begin in range(first, stop, batch_size):
-                end = min(begin + batch_size, stop)
-                if end - begin == batch_size or not drop_last:
-                    yield begin, end
+    def batch_count(self, batch_size: int, drop_last: bool = True) -> int:
+        """How many global batches there are."""
+        return sum(_batches_in(stop - first, batch_size, drop_last) for first, stop in stretches(self.manifest))
 
-    def _stretches(self) -> list[tuple[int, int]]:
-        """Positions of one sequence length in a row."""
-        merged: list[list[int]] = []
-        for first, stop, length in self._segments:
-            if merged and merged[-1][2] == length:
-                merged[-1][1] = stop
-            else:
-                merged.append([first, stop, length])
-        return [(first, stop) for first, stop, _ in merged]
+    def batch_span(self, number: int, batch_size: int, drop_last: bool = True) -> tuple[int, int]:
+        """The positions [first, stop) of a global batch. Raises IndexError when there is none of that number."""
+        left = number
+        for first, stop in stretches(self.manifest):
+            count = _batches_in(stop - first, batch_size, drop_last)
+            if 0 <= left < count:
+                begin = first + left * batch_size
+                return begin, min(begin + batch_size, stop)
+            left -= count
+        raise IndexError(f"batch {number} of {self.batch_count(batch_size, drop_last)}")
 
-    def _rows(self, positions: np.ndarray) -> dict[str, Any]:
+    def _rows(self, positions: np.ndarray, length_of_none: int | None = None) -> dict[str, Any]:
+        """The sequences at these positions; without any, no rows of `length_of_none`, for a rank that gets none."""
         lengths = {
             length for first, stop, length in self._segments if ((positions >= first) & (positions < stop)).any()
         }
@@ -119,9 +125,25 @@ class Dataset:
             raise ValueError(
                 f"these positions have sequences of {len(lengths)} lengths ({sorted(lengths)}); ask for fewer"
             )
-        length = lengths.pop() if lengths else self._segments[-1][2]
+        length = lengths.pop() if lengths else length_of_none or self._segments[-1][2]
         tokens, domains = self._source.rows(positions, length)
         return {"input_ids": tokens, "domain": [self.domains[d] for d in domains], "position": positions}
+
+
+def stretches(manifest: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """The positions [first, stop) of a run that have one sequence length; a batch never crosses their ends."""
+    merged: list[list[int]] = []
+    for segment in manifest["segments"]:
+        first, length = segment["first"], segment["sequence_length"]
+        if merged and merged[-1][2] == length:
+            merged[-1][1] = first + segment["sequences"]
+        else:
+            merged.append([first, first + segment["sequences"], length])
+    return [(first, stop) for first, stop, _ in merged]
+
+
+def _batches_in(sequences: int, batch_size: int, drop_last: bool) -> int:
+    return sequences // batch_size if drop_last else -(-sequences // batch_size)
 
 
 class StoreReader:
@@ -131,6 +153,9 @@ class StoreReader:
         self.mixture = mixture
         self._orders: dict[int, Order] = {}
         self._streams: dict[int, Stream] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"mixture": self.mixture, "_orders": {}, "_streams": {}}
 
     def rows(self, positions: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Tokens [n, length] and domain indices [n] of the positions."""
@@ -186,6 +211,9 @@ class ShardReader:
         self._groups: OrderedDict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = OrderedDict()
         self._files: dict[int, tuple[pq.ParquetFile, np.ndarray]] = {}
         self._dtype = np.dtype(manifest["tokenizer"]["dtype"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_groups": OrderedDict(), "_files": {}}
 
     def rows(self, positions: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Tokens [n, length] and domain indices [n] of the positions."""

@@ -7,6 +7,7 @@ training order, and `pieces`: for every document in the sequence its id (32 hex 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow as pa
 from mixer.mixture import Mixture
 from mixer.sequences import Pieces, Stream, hex_ids
 from stages.artifact import ParquetShard, Shard, commit
-from stages.recipe import Recipe
+from stages.recipe import Recipe, digest_of
 from stages.task import Task
 
 VERSION = 1
@@ -46,19 +47,24 @@ def sequences_of(size: int, dtype: np.dtype, length: int) -> int:
     return max(1, size // (dtype.itemsize * length))
 
 
-def mixture_recipe(name: str, mixture: Mixture, materialized: bool) -> Recipe:
-    """The recipe of the written mixture, or of the virtual one, which has no shards."""
+def mixture_recipe(
+    name: str, mixture: Mixture, materialized: bool, amendments: Sequence[Mapping[str, Any]] = ()
+) -> Recipe:
+    """The recipe of the written mixture, or of the virtual one, which has no shards. `amendments` are those of the
+    spec as plain data: two that come to the same integers keep manifests of their own."""
     segments = [
         {"sequences": s.sequences, "sequence_length": s.plan.sequence_length, "offsets": dict(s.offsets)}
         for s in mixture.segments
     ]
-    config = {
+    config: dict[str, Any] = {
         "domains": list(mixture.names),
         "segments": segments,
         "dtype": mixture.dtype,
         "materialized": materialized,
         "shard_bytes": SHARD_BYTES,
     }
+    if amendments:
+        config["amendments"] = digest_of(list(amendments))
     inputs = {"streams": {n: a.digest for n, a in mixture.streams.items()}, "order": mixture.orders.digest}
     return Recipe("mixture", VERSION, name, config, inputs)
 
@@ -113,7 +119,7 @@ class WriteValidation:
         total = stream.tokens // length
         kind, step = schema(dtype, length), sequences_of(GROUP_BYTES, dtype, length)
         with ParquetShard(self.folder, f"{task.name}.parquet", kind, **_options()) as parquet:
-            for at in range(0, max(total, 1), step):
+            for at in range(0, total, step):
                 places = np.arange(at, min(at + step, total))
                 domains = np.full(len(places), number)
                 parquet.write(sequence_batch(mix.names, {number: stream}, domains, places * length, places, kind))

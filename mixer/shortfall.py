@@ -34,7 +34,7 @@ class Demand:
     sequence_length: int
     sequences: int
     phases: tuple[tuple[str, Fraction, Mapping[str, Fraction]], ...]
-    supply: Mapping[str, int]
+    supply: Mapping[str, int | Fraction]
     max_epochs: Mapping[str, Fraction]
     min_share: Mapping[str, Fraction]
 
@@ -70,7 +70,7 @@ class Overdraft:
 
     domain: str
     need: int
-    have: int
+    have: int | Fraction
     epochs: Fraction | None
     max_epochs: Fraction
 
@@ -279,9 +279,9 @@ def _refuse_floor(demand: Demand, domain: str) -> None:
     need = ceil(least * demand.sequences) * demand.sequence_length
     more = f", raise its max_epochs to {ceil(Fraction(need * _EPOCH_GRID, have)) / _EPOCH_GRID:.3f}" if have else ""
     raise UserError(
-        f"domain {domain}: min_share is {float(least):g}, that is {need} tokens, but with {have} tokens and max_epochs "
-        f"{float(demand.max_epochs[domain]):g} it can have {share:.6f}; lower min_share to that{more}, or lower the "
-        "budget"
+        f"domain {domain}: min_share is {float(least):g}, that is {need} tokens, but with {floor(have)} tokens and "
+        f"max_epochs {float(demand.max_epochs[domain]):g} it can have {share:.6f}; lower min_share to that{more}, or "
+        "lower the budget"
     )
 
 

@@ -116,6 +116,8 @@ class DomainSpec(Spec):
         asks += ["rest"] if self.rest else []
         if len(asks) > 1:
             raise ValueError(f"asks for {' and '.join(asks)}; say one of weight, tokens, epochs and rest")
+        if self.weights is not None and any(d.asks for d in (self.domains or {}).values()):
+            raise ValueError("`weights` weigh all members of the group, and some say themselves what they ask for")
         if self.min_share is not None and self.is_group:
             raise ValueError("`min_share` is for a domain, not for a group")
         return self
@@ -145,6 +147,12 @@ class PhaseSpec(Spec):
         if isinstance(value, dict) and value.get("strategy") is None and _is_strategy(value.get("weights")):
             return {**{k: v for k, v in value.items() if k != "weights"}, "strategy": value["weights"]}
         return value
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "PhaseSpec":
+        if self.weights is not None and self.strategy is not None:
+            raise ValueError("has `weights` by name and a `strategy`; say one of them")
+        return self
 
 
 class Amendment(Spec):
@@ -190,6 +198,11 @@ class MixtureSpec(Spec):
             raise ValueError(f"budget: {self.budget} tokens are less than one sequence of {self.sequence_length}")
         if self.validation >= 1:
             raise ValueError(f"validation: {self.validation} leaves nothing to train on; write a share such as 0.5%")
+        for name, domain in self.domains.items() if self.weights is not None else ():
+            if domain.asks:
+                raise ValueError(
+                    f"`weights` weigh all domains, and {name} says itself what it asks for; say one of both"
+                )
         for rung, budget in self.ladder.items():
             if not self.sequence_length <= budget <= self.budget:
                 raise ValueError(f"ladder: {rung}: {budget} tokens are not between one sequence and the budget")

@@ -5,7 +5,8 @@ Validation documents are chosen by id alone: a document is held out when the key
 training documents. In each epoch they follow in the order of a hash keyed by (seed, domain name, epoch), ties by id;
 epochs follow each other, and so a domain has one endless stream of tokens that sequences are cut from.
 
-A rung of the ladder draws from a pool: the first documents of the order of the first epoch, up to a number of tokens.
+A rung of the ladder draws from a pool: the first tokens of the order of the first epoch. The document in which the pool
+ends belongs to it with its first tokens.
 
 A stream's shard is two raw files: `docs.bin` (uint32 part, uint32 row of every document in stream order) and
 `ends.bin` (uint64, where it ends in the stream, in tokens). They are written in slices of the hash's range, so memory
@@ -56,6 +57,15 @@ class Domain:
 
     def parts(self, store: Artifact) -> list[StorePart]:
         return [open_part(store, shard) for shard in self.shards(store)]
+
+
+class _Last(NamedTuple):
+    """The last document of a pool in the order of the first epoch, and how many of its tokens belong to the pool."""
+
+    hash: int
+    hi: int
+    lo: int
+    tokens: int
 
 
 def held_out(hi: np.ndarray, lo: np.ndarray, share: Fraction) -> np.ndarray:
@@ -156,21 +166,24 @@ class WriteStream:
     def _key(self, epoch: int) -> int:
         return key("epoch", self.seed, self.domain.name, epoch)
 
-    def _last_of_pool(self, parts: Sequence[StorePart]) -> tuple[int, int, int]:
-        """The document of the first epoch with which the pool is full, as (hash, high word, low word)."""
-        left, last = self.pool or 0, (0, 0, 0)
+    def _last_of_pool(self, parts: Sequence[StorePart]) -> _Last:
+        """The document of the first epoch in which the pool ends, and how many of its tokens belong to the pool."""
+        left, last = self.pool or 0, _Last(0, 0, 0, 0)
         for found in self._epoch(parts, True, self._key(0), None):
-            reached = int(np.searchsorted(np.cumsum(found.lengths), left))
+            ends = np.cumsum(found.lengths)
+            reached = int(np.searchsorted(ends, left))
             if len(found.lengths):
                 i = min(reached, len(found.lengths) - 1)
-                last = (int(found.hashes[i]), int(found.hi[i]), int(found.lo[i]))
+                within = left - int(ends[i] - found.lengths[i])
+                within = min(within, int(found.lengths[i]))
+                last = _Last(int(found.hashes[i]), int(found.hi[i]), int(found.lo[i]), within)
             if reached < len(found.lengths):
                 return last
             left -= int(found.lengths.sum())
         return last
 
     def _epoch(
-        self, parts: Sequence[StorePart], train: bool, epoch_key: int | None, last: tuple[int, int, int] | None
+        self, parts: Sequence[StorePart], train: bool, epoch_key: int | None, last: _Last | None
     ) -> Iterator[_Found]:
         """One pass over the documents in order, in slices of the range of the hash."""
         slices = max(1, -(-sum(len(p.length) for p in parts) // DOCUMENTS_PER_SLICE))
@@ -191,7 +204,7 @@ class WriteStream:
         epoch_key: int | None,
         low: np.uint64,
         high: np.uint64,
-        last: tuple[int, int, int] | None,
+        last: _Last | None,
     ) -> _Found:
         hi, lo = part.ids
         hashes = hi if epoch_key is None else keyed_hash(hi, lo, epoch_key)
@@ -201,12 +214,15 @@ class WriteStream:
         rows = np.flatnonzero(mine & (hashes >= low) & (hashes <= high))
         documents = np.empty(len(rows), DOCS)
         documents["part"], documents["row"] = number, rows
-        return _Found(hashes[rows], hi[rows], lo[rows], documents, part.length[rows])
+        lengths = part.length[rows]
+        if last is not None:
+            lengths = np.where((hi[rows] == last.hi) & (lo[rows] == last.lo), last.tokens, lengths)
+        return _Found(hashes[rows], hi[rows], lo[rows], documents, lengths)
 
 
-def _up_to(hashes: np.ndarray, hi: np.ndarray, lo: np.ndarray, last: tuple[int, int, int]) -> np.ndarray:
+def _up_to(hashes: np.ndarray, hi: np.ndarray, lo: np.ndarray, last: _Last) -> np.ndarray:
     """Which documents come no later than `last` in the order of (hash, high word, low word)."""
-    h, high, low = (np.uint64(word) for word in last)
+    h, high, low = np.uint64(last.hash), np.uint64(last.hi), np.uint64(last.lo)
     same = hashes == h
     return (hashes < h) | (same & (hi < high)) | (same & (hi == high) & (lo <= low))
 

@@ -10,23 +10,24 @@ import numpy as np
 from mixer.mixture import Mixture, open_mixture
 from mixer.order import Order
 from mixer.plan import phases_in
-from mixer.reader import StoreReader
+from mixer.reader import Dataset, StoreReader, stretches
 from stages.errors import UserError
 from stages.store import StorePart
 from stages.tokenizing import tokenizer_copy
 
 
 def trace_step(path: Path, step: int, batch_size: int) -> dict[str, Any]:
-    """The sequences [step * batch_size, (step + 1) * batch_size) of a run: phases, domains, sources, and every piece of
-    a document with its source, epoch and place, in the order of training.
+    """What the reader's batch number `step` holds: phases, domains, sources, and every piece of a document with its
+    source, epoch and place, in the order of training.
 
     Raises UserError when the run has no such step.
     """
     mixture, manifest = open_mixture(path)
-    first, stop = step * batch_size, min((step + 1) * batch_size, mixture.sequences)
-    if first >= mixture.sequences or step < 0:
-        last = (mixture.sequences - 1) // batch_size
-        raise UserError(f"step {step}: the run has the steps 0 to {last} at {batch_size} sequences a step")
+    data = Dataset(manifest, StoreReader(mixture))
+    steps = data.batch_count(batch_size)
+    if not 0 <= step < steps:
+        raise UserError(f"step {step}: the run has the steps 0 to {steps - 1} at {batch_size} sequences a step")
+    first, stop = data.batch_span(step, batch_size)
     pieces = list(_pieces(mixture, first, stop))
     domains = _shares(pieces, "domain", dict.fromkeys(mixture.names, 0))
     epochs: dict[str, list[int]] = {}
@@ -50,27 +51,54 @@ def trace_step(path: Path, step: int, batch_size: int) -> dict[str, Any]:
 
 
 def trace_document(path: Path, document: str, batch_size: int | None = None) -> dict[str, Any]:
-    """Where the document with that id (32 hex digits) is seen in training: positions, epochs, and steps when a batch
-    size is given.
+    """Where the document whose id starts so (8 to 32 hex digits) is seen in training: positions, epochs, and steps when
+    a batch size is given.
 
     Raises UserError when the mixture's store has no such document.
     """
     mixture, manifest = open_mixture(path)
-    if len(document) != 32 or set(document.lower()) - set("0123456789abcdef"):
-        raise UserError(f"{document!r} is no document id; give its 32 hex digits, see `mixer explain`")
-    word = (np.uint64(int(document[:16], 16)), np.uint64(int(document[16:], 16)))
+    prefix = document.lower()
+    if not 8 <= len(prefix) <= 32 or set(prefix) - set("0123456789abcdef"):
+        raise UserError(f"{document!r} is no document id; give 8 to 32 of its hex digits")
+    found = list(_documents(mixture, prefix))
+    if not found:
+        raise UserError(f"{manifest['mixture']}: the store has no document {prefix}; `mixer explain` tells why")
+    if len(found) > 1:
+        raise UserError(f"{len(found)} documents have an id that starts with {prefix}; give more digits")
+    number, place, part, row = found[0]
+    seen = sorted(_sightings(mixture, number, place, row), key=lambda s: int(s["position"]))
+    if batch_size is not None:
+        seen = [{"step": _step_of(manifest, s["position"], batch_size), **s} for s in seen]
+    return {
+        "id": part.index.column("id")[row].as_py().hex(),
+        "domain": mixture.names[number],
+        "source": part.index.column("source")[row].as_py(),
+        "tokens": int(part.length[row]),
+        "seen": seen,
+    }
+
+
+def _documents(mixture: Mixture, prefix: str) -> Iterator[tuple[int, int, StorePart, int]]:
+    """Domain, place of the part in the domain, part and row of every document whose id starts with the prefix."""
+    low, high = (np.uint64(int(prefix.ljust(32, digit)[:16], 16)) for digit in "0f")
     for number, domain in enumerate(mixture.domains):
         for place, shard in enumerate(domain.shards(mixture.store)):
             part = mixture.part(shard)
-            row = _find(part, word)
-            if row is not None:
-                seen = sorted(_sightings(mixture, number, place, row), key=lambda s: int(s["position"]))
-                if batch_size is not None:
-                    seen = [{"step": s["position"] // batch_size, **s} for s in seen]
-                source = part.index.column("source")[row].as_py()
-                tokens = int(part.length[row])
-                return {"id": document, "domain": domain.name, "source": source, "tokens": tokens, "seen": seen}
-    raise UserError(f"{manifest['mixture']}: the store has no document {document}; `mixer explain` tells why")
+            hi, _ = part.ids
+            for row in range(int(np.searchsorted(hi, low)), int(np.searchsorted(hi, high, "right"))):
+                if part.index.column("id")[row].as_py().hex().startswith(prefix):
+                    yield number, place, part, row
+
+
+def _step_of(manifest: Mapping[str, Any], position: int, batch_size: int) -> int | None:
+    """The step that reads a position; None for one in a batch that is not full."""
+    before = 0
+    for first, stop in stretches(manifest):
+        if position < stop:
+            step = (position - first) // batch_size
+            return before + step if step < (stop - first) // batch_size else None
+        before += (stop - first) // batch_size
+    return None
 
 
 def text_of(path: Path, piece: Mapping[str, Any]) -> str:
@@ -163,10 +191,9 @@ def _sightings(mixture: Mixture, number: int, place: int, row: int) -> Iterator[
     name = mixture.names[number]
     stream = mixture.open(mixture.domains[number], "train")
     hits = np.flatnonzero((stream.docs["part"] == place) & (stream.docs["row"] == row))
-    unique, length_of_document = mixture.unique_tokens(name), int(stream.parts[place].length[row])
+    unique = mixture.unique_tokens(name)
     for hit in hits.tolist():
-        end = int(stream.ends[hit])
-        begin = end - length_of_document
+        begin, end = int(stream.ends[hit - 1]) if hit else 0, int(stream.ends[hit])
         for index, segment in enumerate(mixture.segments):
             length, offset = segment.plan.sequence_length, segment.offsets[name]
             low, high = max(begin, offset), min(end, offset + segment.counts[name] * length)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from mixer.amend import log_of
 from mixer.describe import plan_records
 from mixer.domains import cells_of_corpus, resolve_domains
 from mixer.ladder import find_rung
@@ -96,6 +97,7 @@ def _check_specs(manifest: Mapping[str, Any]) -> list[str]:
         if manifest["rung"] is not None:
             rung = find_rung(spec, run, supply, manifest["rung"])
             run, pools = rung.run, rung.pools
+        log = log_of(domains, supply)
         planned = plan_records(domains, run, supply, pools)
         recipes = recipes_of(manifest, corpus, domains, run, pools)
     except ValidationError as error:
@@ -117,13 +119,11 @@ def _check_specs(manifest: Mapping[str, Any]) -> list[str]:
     recorded = [
         {k: record[k] for k in ("stage", "name", "version", "digest", "folder")} for record in manifest["stages"]
     ]
-    log = [{"at": a.at, "parent": a.parent, "reason": a.reason} for a in spec.amendments]
-    logged = [{k: entry[k] for k in ("at", "parent", "reason")} for entry in manifest["log"]]
     return [
         *differences(manifest["mixture"], spec.mixture, "mixture"),
         *(d for part in ("totals", "segments", "phases") for d in differences(manifest[part], planned[part], part)),
         *differences(said, planned["domains"], "domains"),
-        *differences(logged, log, "log"),
+        *differences(manifest["log"], log, "log"),
         *differences(copied, sources, "sources"),
         *differences(manifest["tokenizer"]["dtype"], _width(manifest["tokenizer"]["vocabulary"]), "tokenizer.dtype"),
         *differences(recorded, stages, "stages"),

@@ -9,6 +9,7 @@ from mixer.domains import Domains
 from mixer.mixture import Mixture, WriteOrder, order_recipe, segment_name
 from mixer.plan import Run, Supply
 from mixer.shards import WriteTrain, WriteValidation, mixture_recipe, plan_shards
+from mixer.spec import MixtureSpec
 from mixer.streams import Domain, WriteStream, stream_recipe, stream_tasks, whole_epochs
 from stages.artifact import Artifact, committed, find, finish
 from stages.line import Engine
@@ -49,7 +50,7 @@ class Writer:
         orders = self.make(recipe, tasks)
         dtype = store.recipe["config"]["dtype"]
         mixture = Mixture(domain_list(domains), run.segments, dtype, store, streams, orders)
-        artifact = self._shards(spec.mixture, mixture, materialize)
+        artifact = self._shards(spec, mixture, materialize)
         return Written(spec, domains, run, supply, mixture, artifact, materialize, rung, pools)
 
     def _streams(
@@ -79,8 +80,9 @@ class Writer:
             streams[name] = finish(self.root, recipe, [t.name for t in tasks])
         return dict(sorted(streams.items()))
 
-    def _shards(self, name: str, mixture: Mixture, materialize: bool) -> Artifact:
-        recipe = mixture_recipe(name, mixture, materialize)
+    def _shards(self, spec: MixtureSpec, mixture: Mixture, materialize: bool) -> Artifact:
+        amendments = [a.model_dump(mode="json") for a in spec.amendments]
+        recipe = mixture_recipe(spec.mixture, mixture, materialize, amendments)
         tasks = []
         if materialize:
             folder = self.root / recipe.folder

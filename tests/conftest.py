@@ -134,17 +134,15 @@ def write_specs(tiny_corpus: Path, tiny_tokenizer: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def build_mixture() -> Callable[..., Path]:
-    """`build_mixture(spec, out, **options)` builds in this process and returns the path of the manifest; the options
-    are those of `mixer.build.Build`, and `until`. `made` in the options is a list that receives the stages that had
-    work."""
+    """`build_mixture(spec, out, **options)` builds in this process, without datatrove's executor, and returns the path
+    of the manifest; the options are those of `mixer.build.Build`, and `until`. `made` in the options is a list that
+    receives the stages that had work."""
     from mixer.build import Build
-    from mixer.cli.progress import PlainProgress
-    from stages.engine import LocalEngine
 
     def build(spec: Path, out: Path, *, until: str = "mixture", made: list[str] | None = None, **options: Any) -> Path:
-        with LocalEngine(out / "logs", 1, PlainProgress()) as engine:
-            job = Build(spec, out, out / "cache", lambda: engine, **options)
-            path = job.run(until)
+        engine = InlineEngine()
+        job = Build(spec, out, out / "cache", lambda: engine, **options)
+        path = job.run(until)
         if made is not None:
             made += job.made
         return path if path is not None else out

@@ -2,10 +2,12 @@
 
 For each case a child builds SPEC into OUT/CASE and ends itself with SIGKILL at the COUNT-th event of a kind: the commit
 of a stage's task (WHAT is the stage), `write` (a piece of any file), or `artifact` (just before an artifact.json).
-One build is made first, so that the children find everything loaded.
+One build is made first, so that the children find everything loaded, and so that one that is to die in a stage after
+the columns starts with a copy of what comes before it.
 """
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -16,6 +18,8 @@ import mixer.build
 import stages.engine
 from mixer.cli.progress import PlainProgress
 from stages import artifact
+
+STAGES = ("exact_duplicates", "store", "split", "stream", "order", "mixture")
 
 
 def _after(count: int, counts: Callable[..., bool], real: Callable[..., Any], first: bool) -> Callable[..., Any]:
@@ -53,11 +57,22 @@ def _build(spec: Path, out: Path, what: str, count: int) -> None:
         mixer.build.Build(spec, out, out / "cache", lambda: engine).run()
 
 
+def _begin(whole: Path, out: Path, what: str) -> None:
+    """What a build has before it comes to a stage."""
+    if what in STAGES:
+        later = STAGES[STAGES.index(what) :]
+        for folder in whole.iterdir():
+            if folder.is_dir() and folder.name not in (*later, "latest", "logs"):
+                shutil.copytree(folder, out / folder.name)
+
+
 def main() -> None:
     spec, out, *cases = sys.argv[1:]
-    _build(Path(spec), Path(out) / "whole", "", 0)
+    whole = Path(out) / "whole"
+    _build(Path(spec), whole, "", 0)
     for case in cases:
         what, _, count = case.partition(":")
+        _begin(whole, Path(out) / case, what)
         child = os.fork()
         if not child:
             _build(Path(spec), Path(out) / case, what, int(count))

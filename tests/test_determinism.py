@@ -27,6 +27,7 @@ KILLS = (
     "store:6",
     "split:1",
     "stream:2",
+    "order:1",
     "mixture:1",
     "write:150",
     "artifact:2",
@@ -71,13 +72,16 @@ def test_one_worker_and_two_another_folder_and_another_hash_seed(
 
 
 def test_two_builds_in_one_folder_take_turns(tiny_build: Path, tiny_specs: Path, tmp_path: Path) -> None:
-    with (tmp_path / ".lock").open("w") as lock:
+    folder = shutil.copytree(tiny_build.parents[2], tmp_path / "build", symlinks=True)
+    for stage in ("stream", "order", "mixture"):
+        shutil.rmtree(folder / stage)
+    with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        runs = [start(tiny_specs, tmp_path, workers=1, seed=n) for n in (0, 1)]
+        runs = [start(tiny_specs, folder, workers=1, seed=n) for n in (0, 1)]
         for run in runs:
             assert run.stderr is not None
-            assert run.stderr.readline() == f"another build works in {tmp_path}; waiting for it\n"
-        assert not list(tmp_path.glob("*/*/artifact.json"))
+            assert run.stderr.readline() == f"another build works in {folder}; waiting for it\n"
+        assert not list(folder.glob("stream/*/artifact.json"))
     outputs = [run.communicate(timeout=300)[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0]
     assert sorted("nothing to do: every stage is built" in out for out in outputs) == [False, True]
@@ -107,7 +111,7 @@ def test_a_killed_build_goes_on_where_it_stopped_and_ends_the_same(
     path = build_mixture(tiny_specs, root, made=made)
     assert load(path) == load(tiny_build)
     assert folders(root) == whole
-    stages = ["ingest", "columns", "exact_duplicates", "store", "split", "stream", "mixture"]
+    stages = ["ingest", "columns", "exact_duplicates", "store", "split", "stream", "order", "mixture"]
     again = list(dict.fromkeys(made))
     assert again == stages[len(stages) - len(again) :]
     left = [p for p in root.rglob("*") if p.is_file() and (".tmp-" in p.name or "commits" in p.parent.name)]
@@ -204,7 +208,7 @@ def test_a_changed_weight_runs_no_stage_of_the_corpus(
     (specs / "mixture.yaml").write_text(text.replace("'0.7'", "'0.69'").replace("'0.3'", "'0.31'"))
     made: list[str] = []
     build_mixture(specs / "mixture.yaml", root, made=made)
-    assert made == ["mixture"]
+    assert made == ["order", "mixture"]
 
 
 def test_a_changed_seed_is_another_order_of_the_same_documents(

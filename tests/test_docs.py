@@ -5,12 +5,14 @@ import doctest
 import gzip
 import importlib
 import json
+import math
 import re
 import shlex
 import shutil
 import textwrap
 import tomllib
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,16 @@ import click
 import pytest
 from pydantic import BaseModel
 
+from mixer.amend import distance
+from mixer.build import load_table_plan
 from mixer.cli import COMMANDS, cli
+from mixer.domains import Domains, resolve_domains
+from mixer.ladder import climb
 from mixer.manifest import Manifest
-from mixer.spec import MixtureSpec
+from mixer.order_kernel import DEADLINE, RELEASE, phase_state
+from mixer.plan import Phase, Run, Supply, plan_run
+from mixer.spec import MixtureSpec, PhasesFile
+from mixer.weights import STRATEGIES
 from stages.corpus import CorpusSpec
 from stages.errors import UserError
 from stages.filters import FILTERS
@@ -96,7 +105,9 @@ def test_specs_validate(block, tmp_path):
     path = tmp_path / "spec.yaml"
     path.write_text(block, encoding="utf-8")
     if block.startswith("mixture:"):
-        load_spec(path, MixtureSpec).phase_list()
+        load_spec(path, MixtureSpec)
+    elif block.startswith("phases:"):
+        load_spec(path, PhasesFile)
     else:
         load_spec(path, CorpusSpec)
 
@@ -246,3 +257,140 @@ def test_lines_fit_a_terminal():
         prose = FENCE.sub("", page.read_text(encoding="utf-8"))
         long = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")]
         assert not long, f"{named(page)}: {textwrap.shorten(long[0], 60)}"
+
+
+@pytest.fixture(scope="module")
+def pencil(tmp_path_factory) -> Path:
+    """The folder of the example of docs/mixture.md."""
+    folder = tmp_path_factory.mktemp("pencil")
+    page = ROOT / "docs" / "mixture.md"
+    (folder / "mixture.yaml").write_text(blocks(page, "yaml")[0], encoding="utf-8")
+    (folder / "cells.csv").write_text(blocks(page, "csv")[0], encoding="utf-8")
+    return folder
+
+
+def pencil_table(*columns: str) -> list[list[str]]:
+    """The rows of the table of docs/mixture.md whose first columns are these."""
+    found: list[list[str]] = []
+    inside = False
+    for line in (ROOT / "docs" / "mixture.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        inside = bool(cells) and (inside or tuple(cells[: len(columns)]) == columns)
+        if inside:
+            found.append(cells)
+    assert len(found) > 2, columns
+    return found[2:]
+
+
+def pencil_run(folder: Path, **changes: Any) -> tuple[Domains, Run, dict[str, Supply]]:
+    """The example with other keys in its spec, planned."""
+    domains, _, supply = load_table_plan(folder / "mixture.yaml")
+    spec = MixtureSpec.model_validate(domains.spec.model_dump() | changes)
+    domains = resolve_domains(spec, domains.table)
+    return domains, plan_run(domains, supply), supply
+
+
+def with_cap(folder: Path, cap: int) -> dict[str, Any]:
+    spec = load_table_plan(folder / "mixture.yaml")[0].spec
+    return {"domains": spec.model_dump()["domains"] | {"math": {"cells": "math", "weight": "10%", "max_epochs": cap}}}
+
+
+def quotas(run: Run) -> Iterator[tuple[str, str, Phase, Fraction]]:
+    for phase in run.segments[0].plan.phases:
+        for name, share in phase.given.items():
+            yield phase.name, name, phase, share * phase.sequences
+
+
+def test_the_plan_of_the_example(pencil):
+    _, run, supply = pencil_run(pencil)
+    expected = []
+    for phase, name, plan, quota in quotas(run):
+        down = quota.numerator // quota.denominator
+        rest = [f"{float(quota):.1f}", str(down), f"{float(quota - down):.1f}", str(plan.planned[name])]
+        expected.append([phase, name, str(plan.given[name]), *rest])
+    assert pencil_table("phase", "domain", "share") == expected
+    epochs = {n: f"{float(run.epochs(n, supply[n])):.2f}" for n in run.domains}
+    assert pencil_table("domain", "sequences", "tokens") == [
+        [n, str(run.sequences_of(n)), str(run.tokens_of(n)), str(supply[n].tokens), epochs[n]] for n in run.domains
+    ]
+
+
+def test_the_windows_and_the_order_of_the_example(pencil):
+    _, run, _ = pencil_run(pencil)
+    plan = run.segments[0].plan
+    windows = []
+    for phase, counts in zip(plan.phases, plan.counts.tolist(), strict=True):
+        unit = [c // math.gcd(*counts) for c in counts]
+        for i, name in enumerate(plan.domains):
+            for j in range(unit[i]):
+                emitted = [j if k == i else 0 for k in range(len(unit))]
+                row = phase_state(unit, sum(unit), emitted)[i]
+                windows.append([phase.name, name, str(j), str(row[RELEASE]), str(row[DEADLINE])])
+    assert pencil_table("phase", "domain", "sequence") == windows
+    domains, places = plan.order().stream_index(0, run.sequences)
+    assert pencil_table("position", "domain") == [
+        [str(t), plan.domains[d], str(j), str(100 * j)] for t, (d, j) in enumerate(zip(domains, places, strict=True))
+    ]
+
+
+def test_the_prefixes_of_the_example(pencil):
+    _, run, _ = pencil_run(pencil)
+    plan, rows, worst = run.segments[0].plan, [], Fraction(0)
+    first = plan.phases[0]
+    for t in range(1, 8):
+        counts = plan.order().prefix_counts(t).tolist()
+        off = [c - Fraction(first.planned[d] * t, first.sequences) for c, d in zip(counts, plan.domains, strict=True)]
+        worst = max(worst, *map(abs, off))
+        rows.append([str(t), *map(str, counts), *map(str, off)])
+    assert pencil_table("t") == rows
+    assert f"the worst is {worst}." in (ROOT / "docs" / "mixture.md").read_text(encoding="utf-8")
+
+
+def test_the_cap_of_the_example(pencil):
+    with pytest.raises(UserError) as error:
+        pencil_run(pencil, **with_cap(pencil, 4))
+    assert blocks(ROOT / "docs" / "mixture.md", "text")[0].strip() == str(error.value)
+    _, run, _ = pencil_run(pencil, **with_cap(pencil, 4), on_shortfall="redistribute")
+    assert pencil_table("phase", "domain", "asked") == [
+        [phase, n, str(p.asked[n]), str(p.given[n]), f"{float(quota):.2f}", str(p.planned[n])]
+        for phase, n, p, quota in quotas(run)
+    ]
+    repeated = pencil_run(pencil, **with_cap(pencil, 4), on_shortfall="repeat")[1]
+    assert (repeated.segments[0].plan.counts == pencil_run(pencil)[1].segments[0].plan.counts).all()
+
+
+def test_the_rung_and_the_amendment_of_the_example(pencil):
+    domains, run, supply = pencil_run(pencil)
+    (rung,) = climb(domains.spec, run, supply)
+    expected = []
+    for name in run.domains:
+        counts = [p.planned[name] for p in rung.run.segments[0].plan.phases]
+        epochs = [rung.run.tokens_of(name) / rung.pools[name], float(run.epochs(name, supply[name]))]
+        expected.append([name, *map(str, [*counts, sum(counts), rung.pools[name]]), *(f"{e:.2f}" for e in epochs)])
+    assert pencil_table("domain", "main") == expected
+    phase = {"name": "more-code", "share": "1", "weights": {"code": "50%", "math": "10%", "web": "40%"}}
+    _, now, _ = pencil_run(pencil, amendments=[{"at": 10, "reason": "code", "parent": "", "phases": [phase]}])
+    kept, rest = now.segments
+    assert pencil_table("domain", "sequences before 10") == [
+        [n, *map(str, [kept.counts[n], rest.offsets[n], run.sequences_of(n) - kept.counts[n], rest.counts[n]])]
+        for n in run.domains
+    ]
+    page = (ROOT / "docs" / "mixture.md").read_text(encoding="utf-8")
+    assert f"*{' '.join(now.domains[d] for d in rest.plan.order().domains(0, 10))}*" in page
+    assert f"= {distance(run, now)}." in page
+
+
+def test_the_strategies_of_the_example():
+    cells = {"code": 1000, "math": 50, "web": 2000}
+    quality = {"code": Fraction(2), "math": Fraction(3), "web": Fraction(1)}
+    settings: dict[str, dict[str, Any]] = {
+        "temperature": {"t": Fraction(1, 2)},
+        "unimax": {"budget": 2050, "max_epochs": Fraction(4)},
+        "quality_curve": {"budget": 2050, "max_epochs": Fraction(4), "quality": quality},
+    }
+    names = ["proportional", "uniform", "temperature", "unimax", "quality_curve"]
+    rows = pencil_table("strategy")
+    assert [re.findall(r"\w+", row[0])[0] for row in rows] == names
+    for name, row in zip(names, rows, strict=True):
+        weights = STRATEGIES[name](cells, **settings.get(name, {}))
+        assert row[1:] == [f"{float(weights[n]):.4f}" for n in cells], name

@@ -27,7 +27,9 @@ def amend(manifest: Path, at: int, phases: Path, reason: str, workers: int | Non
     from mixer.amend import amend as change
     from mixer.cli.build import running
     from mixer.cli.tables import print_summary
+    from mixer.manifest import read_manifest
 
+    read_manifest(manifest)
     root = (manifest if manifest.is_dir() else manifest.parent).resolve().parent.parent
     with running(root, workers, engine) as start_engine:
         path = change(manifest, at, phases, reason, start_engine)

@@ -59,6 +59,5 @@ def _show(found: dict[str, Any]) -> None:
         return
     click.echo(f"in the {found['split']} split of domain {found['domain']}: {len(found['sequences'])} pieces")
     for piece in found["sequences"]:
-        click.echo(
-            f"  sequence {piece['position']}, its tokens {piece['start']} to {piece['end']}, in {piece['shard']}"
-        )
+        where = "" if piece["shard"] is None else f", in {piece['shard']}"
+        click.echo(f"  sequence {piece['position']}, its tokens {piece['start']} to {piece['end']}{where}")

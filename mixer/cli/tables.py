@@ -16,12 +16,14 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, box=box.SIMPLE, title_justify="left", title_style="bold", pad_edge=False)
+    table = Table(box=box.SIMPLE, pad_edge=False)
     for i, name in enumerate(columns):
         table.add_column(name, justify="left" if i < left else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
+    console.print(title, style="bold", soft_wrap=True)
+    console.print(table)
 
 
 def domain_rows(manifest: Mapping[str, Any]) -> list[list[str]]:

@@ -28,7 +28,7 @@ def trace(
     \b
     Example:
       mixer trace build/latest/demo --step 500 --batch-size 4 --show 3
-      mixer trace build/latest/demo --document 4796c278c0a7a2b2f0b0a6f0b6f1b1a3 --batch-size 4
+      mixer trace build/latest/demo --document 4796c278 --batch-size 4
     """
     from mixer.trace import text_of, trace_document, trace_step
 
@@ -84,7 +84,7 @@ def _show_document(found: dict[str, Any]) -> None:
     rows = [
         [
             f"{s['position']:,}",
-            f"{s['step']:,}" if "step" in s else "",
+            f"{s['step']:,}" if s.get("step") is not None else "",
             str(s["epoch"]),
             f"{s['start']:,}",
             f"{s['end']:,}",

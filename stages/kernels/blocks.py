@@ -2,10 +2,11 @@
 
 A block is a run of consecutive words (of `stages.kernels.shingles`: ASCII letters in lower case, punctuation and
 spacing ignored) that stands in the document once more, earlier and without overlap. Duplicate n-grams of at most 10
-words, as counted for the rules of Gopher (Rae et al. 2021, table A1), also find phrases that any long text
-comes back to. A run of `BLOCK_WORDS` = 20 words is a copied passage: Lee et al. 2022 ("Deduplicating training data makes
-language models better", section 4.1) take 50 tokens between documents, about 35 words, since shorter matches were
-common phrases there; within one document a match has fewer chances to be one.
+words, as counted for the rules of Gopher (Rae et al. 2021, table A1), also find phrases that any long text comes back
+to. A run of `BLOCK_WORDS` = 20 words is a copied passage. Lee et al. 2022 ("Deduplicating training data makes language
+models better", section 4.1) take 50 tokens, some 35 words, for matches between documents; one document has far fewer
+chances of a match. Of essays and novels 20-word blocks cover 0.3% and 0.002% (5-word ones 3.9% and 0.3%), and no such
+document has a tenth of its text in them; of manual pages 5% do.
 """
 
 import numpy as np

@@ -41,8 +41,9 @@ MOST_PLACES = 1 << 15
 Signatures = npt.NDArray[np.uint32]
 
 COMMON_ROUNDS_OF = 8
-"""Of k places, k divided by this is the number of rounds that divide the shingles among them. For sets of up to 50
-shingles, k / 8 rounds cost least; with k rounds, finding the last empty places by chance takes half as long again.
+"""Of k places, k divided by this is the number of rounds that divide the shingles among them. Waiting for chance to
+fill the last places of a short text takes more steps than filling them one by one; 8 was near the fastest
+of 2, 4, 8 and 16 for sets of 1 to 10,000 shingles.
 """
 
 _LOW32 = np.uint64(0xFFFFFFFF)
@@ -50,7 +51,6 @@ _LOW40 = np.uint64((1 << 40) - 1)
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 _1 = np.uint64(1)
 _24 = np.uint64(24)
-_32 = np.uint64(32)
 _40 = np.uint64(40)
 
 

@@ -51,10 +51,12 @@ def test_bounds_at_the_number_and_beside_it(manifest: dict[str, Any]) -> None:
     for (kind, name, fact), value in subjects(manifest).items():
         low, high = f"{value * 0.999:.9f}", f"{value * 1.001:.9f}"
         holds = [f">= {low}", f"<= {high}", f"> {low}", f"< {high}", f"{value:.9f} +- {value / 100:.9f}"]
-        check_expectations(with_expectations(manifest, *({kind: name, fact: bound} for bound in holds)), manifest)
+        check_expectations(
+            with_expectations(manifest, *({kind: name, fact: bound} for bound in holds)).expect, manifest
+        )
         for bound in (f"<= {low}", f">= {high}", f"{value * 1.1:.9f} +- {value / 100:.9f}"):
             with pytest.raises(UserError, match=f"expectation failed: {kind} {name}: {fact}"):
-                check_expectations(with_expectations(manifest, {kind: name, fact: bound}), manifest)
+                check_expectations(with_expectations(manifest, {kind: name, fact: bound}).expect, manifest)
 
 
 def test_all_that_fail_are_named_with_what_was_found(manifest: dict[str, Any]) -> None:
@@ -65,7 +67,7 @@ def test_all_that_fail_are_named_with_what_was_found(manifest: dict[str, Any]) -
         {"source": "reference", "documents": "> 1K"},
     )
     with pytest.raises(UserError) as raised:
-        check_expectations(spec, manifest)
+        check_expectations(spec.expect, manifest)
     documents = manifest["sources"]["reference"]["funnel"][-1]["kept"]["documents"]
     share = manifest["domains"]["docstrings"]["realized"]["sequences"] / manifest["totals"]["sequences"]
     assert str(raised.value).splitlines() == [

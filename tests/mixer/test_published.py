@@ -63,6 +63,13 @@ NOMINAL = {
     "olmo2_dolmino_300b": 301 * BILLION,
 }
 
+# Percent of each phase of the Marin run by quality, from 0 to 4.
+QUALITY_SHARES = {
+    "initial": ("2.35", "11.64", "28.85", "34.52", "22.63"),
+    "main": ("3.33", "14.26", "26.87", "32.68", "22.85"),
+    "cooldown": ("2.94", "14.68", "22.90", "31.51", "27.97"),
+}
+
 
 def half_unit(printed: str) -> Fraction:
     """Half a unit of the last printed digit."""
@@ -76,7 +83,7 @@ def quantity(printed: str) -> tuple[Fraction, Fraction]:
     return exact(number) * scale, half_unit(number) * scale
 
 
-def epochs(row: dict[str, str], budget: int) -> Fraction:
+def epochs(row: dict[str, str], budget: int | Fraction) -> Fraction:
     return exact(row["weight"]) * budget / int(row["tokens"])
 
 
@@ -84,7 +91,7 @@ def rounds_to(value: Fraction, printed: str) -> bool:
     return abs(value - exact(printed)) <= half_unit(printed)
 
 
-def can_round_to(row: dict[str, str], budget: int, printed: str) -> bool:
+def can_round_to(row: dict[str, str], budget: int | Fraction, printed: str) -> bool:
     """Whether some weight and size that round to the printed ones give the printed epochs."""
     weight, weight_half = exact(row["weight"]), half_unit(row["weight"])
     size, size_half = quantity(row["tokens_printed"]) if "tokens_printed" in row else (Fraction(row["tokens"]), 0)
@@ -136,14 +143,7 @@ def test_marin_mixture_fits_eight_passes_and_two_cells_exceed_six() -> None:
     assert over(passes, 6) == {"c27q0", "c13q0"}
 
 
-@pytest.mark.parametrize(
-    ("phase", "percent"),
-    [
-        ("initial", ("2.35", "11.64", "28.85", "34.52", "22.63")),
-        ("main", ("3.33", "14.26", "26.87", "32.68", "22.85")),
-        ("cooldown", ("2.94", "14.68", "22.90", "31.51", "27.97")),
-    ],
-)
+@pytest.mark.parametrize(("phase", "percent"), QUALITY_SHARES.items())
 def test_marin_quality_shares_of_a_phase(phase: str, percent: tuple[str, ...]) -> None:
     planned = marin_sequences()
     index = PHASES.index(phase)

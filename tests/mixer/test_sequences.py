@@ -35,10 +35,11 @@ def stream_of(store: Artifact, order: Order) -> Stream:
 def check(stream: Stream, docs: dict[int, list[int]], order: Order, numbers: Sequence[int], length: int) -> None:
     """Compare sequences of the stream with slices of the documents, one after the other."""
     tokens = [t for i in order for t in docs[i]]
-    pieces = stream.pieces(np.array(numbers, np.int64), length)
-    out = np.full(len(numbers) * length, 65_535, stream.parts[0].tokens.dtype)
-    stream.gather(pieces, out)
-    assert out.reshape(-1, length).tolist() == [tokens[n * length : (n + 1) * length] for n in numbers]
+    pieces = stream.pieces(np.array(numbers, np.int64) * length, length)
+    found_rows = np.full((len(numbers), length), 65_535, stream.parts[0].tokens.dtype)
+    stream.gather(pieces, found_rows, np.arange(len(numbers)))
+    assert found_rows.tolist() == [tokens[n * length : (n + 1) * length] for n in numbers]
+    out = found_rows.reshape(-1)
     ids = [int.from_bytes(row.tobytes(), "big") for row in stream.ids(pieces)]
     at = 0
     for number, count in enumerate(pieces.counts):
@@ -71,7 +72,7 @@ def test_a_document_longer_than_a_sequence_goes_on_in_the_next_ones(make_store: 
     docs = documents([3, 25, 4])
     order = list(docs)
     stream = stream_of(make_store({"a": docs}), order)
-    pieces = stream.pieces(np.arange(4), 8)
+    pieces = stream.pieces(np.arange(4) * 8, 8)
     assert pieces.counts.tolist() == [2, 1, 1, 2]
     assert list(zip(pieces.start.tolist(), pieces.end.tolist(), strict=True)) == [
         (0, 3),
@@ -98,7 +99,7 @@ def test_documents_that_end_where_a_sequence_ends(make_store: Store) -> None:
     docs = documents([4, 4, 8, 1, 3])
     order = list(docs)
     stream = stream_of(make_store({"a": docs}), order)
-    assert stream.pieces(np.arange(5), 4).counts.tolist() == [1, 1, 1, 1, 2]
+    assert stream.pieces(np.arange(5) * 4, 4).counts.tolist() == [1, 1, 1, 1, 2]
     check(stream, docs, order, range(5), 4)
 
 
@@ -107,9 +108,20 @@ def test_places_far_beyond_32_bits() -> None:
     size = 1 << 33
     ends = (np.arange(1, 6, dtype=np.uint64) * np.uint64(size)).astype(ENDS)
     stream = Stream([], np.zeros(5, DOCS), ends)
-    pieces = stream.pieces(np.array([0, (2 * size) // 4096 - 1, (5 * size) // 4096 - 1]), 4096)
+    pieces = stream.pieces(np.array([0, 2 * size - 4096, 5 * size - 4096]), 4096)
     assert pieces.counts.tolist() == [1, 1, 1]
     assert pieces.end.tolist() == [4096, size, size]
+
+
+def test_sequences_go_to_the_rows_that_are_named_and_nowhere_else(make_store: Store) -> None:
+    docs = documents([5, 9, 4, 30, 2])
+    order = list(docs)
+    stream = stream_of(make_store({"a": docs}, 2), order)
+    tokens = [t for i in order for t in docs[i]]
+    out = np.full((6, 10), 65_535, "<u2")
+    stream.gather(stream.pieces(np.array([30, 0, 17]), 10), out, np.array([5, 1, 2]))
+    assert [out[row].tolist() for row in (5, 1, 2)] == [tokens[b : b + 10] for b in (30, 0, 17)]
+    assert (out[[0, 3, 4]] == 65_535).all()
 
 
 def test_hex_ids() -> None:

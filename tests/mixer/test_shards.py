@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import mixer.shards
-from mixer.build import Build
-from mixer.plan import plan_mixture
-from mixer.spec import MixtureSpec
+from mixer.build import Build, load_mixture
+from mixer.mixture import run_of
+from mixer.plan import plan_run
 from mixer.streams import VALIDATION_KEY
 from stages.artifact import parse_artifact
 from stages.kernels.xxh3 import key, keyed_hash
@@ -151,14 +151,18 @@ def test_at_every_prefix_of_a_phase_every_domain_is_within_one_sequence_of_its_t
             assert got == domain["sequences"]
 
 
-def test_the_integers_are_those_of_the_plan(manifest: dict[str, Any]) -> None:
-    plan = plan_mixture(MixtureSpec.model_validate(manifest["specs"]["mixture"]["spec"]))
+def test_the_integers_are_those_of_the_plan(tiny_specs: Path, manifest: dict[str, Any]) -> None:
+    run = plan_run(load_mixture(tiny_specs)[0], None)
+    (planned,), (read,) = run.segments, run_of(manifest).segments
+    assert (read.plan.phases, read.plan.sequence_length) == (planned.plan.phases, planned.plan.sequence_length)
+    assert (read.first, read.sequences, read.offsets) == (planned.first, planned.sequences, planned.offsets)
+    assert run.budget - run.tokens == manifest["totals"]["unused_tokens"]
     assert [(p["name"], p["sequences"]) for p in manifest["phases"]] == [("early", 1801), ("late", 600)]
     assert {n: d["sequences"] for n, d in manifest["phases"][1]["domains"].items()} == {
         "docstrings": 450,
         "manual": 150,
     }
-    assert plan.sequences == 2401
+    assert run.sequences == 2401
 
 
 def test_datasets_reads_the_shards_offline(
