@@ -18,7 +18,7 @@ from stages.artifact import (
     find,
     finish,
     new_file,
-    require,
+    open_artifact,
     sha256_of,
     write_json,
 )
@@ -54,7 +54,7 @@ def files(folder):
 def test_a_finished_artifact_is_found_as_it_was(tmp_path):
     made = make(tmp_path)
     found = find(tmp_path, RECIPE)
-    assert found == made == require(tmp_path, RECIPE)
+    assert found == made == open_artifact(tmp_path, RECIPE.folder, RECIPE.digest)
     assert found.rows == 4
     assert [s.name for s in found.shards] == ["a/0", "a/1"]
     assert found.counters == {"total": 2}
@@ -91,8 +91,8 @@ def test_each_batch_is_a_row_group(tmp_path):
 def test_nothing_is_found_before_the_end(tmp_path):
     folder = tmp_path / RECIPE.folder
     assert find(tmp_path, RECIPE) is None
-    with pytest.raises(UserError, match="is not built"):
-        require(tmp_path, RECIPE)
+    with pytest.raises(UserError, match="the artifact is not here"):
+        open_artifact(tmp_path, RECIPE.folder, RECIPE.digest)
     shard = write_shard(folder, "a/0", 1)
     (folder / "a" / "1.parquet.tmp-123").write_bytes(b"half")
     assert find(tmp_path, RECIPE) is None
