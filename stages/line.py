@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from stages import exact_duplicates, near_duplicates
+from stages import corpus_plan, exact_duplicates, near_duplicates
 from stages.artifact import Artifact, committed, find, finish
 from stages.audit import check_ceilings, check_conservation
 from stages.columns import ColumnPass, ColumnStage, DocumentShard
-from stages.corpus_plan import SAMPLE_BYTES, STAGES, CorpusPlan
+from stages.corpus_plan import STAGES, CorpusPlan
 from stages.documents import document_shards, shard_name
 from stages.exact_duplicates import SourceShard
 from stages.ingest import Ingest
@@ -71,7 +71,7 @@ class Line:
             units = plan_units(source.listing, self._unit_bytes())[: self.plan.sample]
             folder = self.root / source.ingest.folder
             done = committed(folder)
-            limit = SAMPLE_BYTES if self.plan.sample else None
+            limit = corpus_plan.SAMPLE_BYTES if self.plan.sample else None
             work = Ingest(
                 source.listing,
                 source.spec.normalize,
@@ -93,7 +93,7 @@ class Line:
             artifacts[made.digest] = made
 
     def _unit_bytes(self) -> int:
-        return SAMPLE_BYTES if self.plan.sample else self.plan.spec.shard_bytes
+        return corpus_plan.SAMPLE_BYTES if self.plan.sample else self.plan.spec.shard_bytes
 
     def _columns(self, artifacts: dict[str, Artifact], stages: Sequence[str]) -> None:
         tasks, expected = [], []

@@ -1,7 +1,7 @@
 """The `signatures` stage: what near-duplicate search needs of a document, without looking at any other.
 
 A document is a set of shingles, by the policy of its source: runs of words for natural text, lines for code. 126
-MinHash values of the set are cut into 21 bands of 6; documents that agree in a band may be near duplicates. The band
+MinHash values of the set are cut into 18 bands of 7; documents that agree in a band may be near duplicates. The band
 keys follow from the text and the policy alone, so another source, filter or threshold recomputes nothing.
 """
 
@@ -25,7 +25,7 @@ from stages.recipe import Recipe
 from stages.specfile import Spec
 
 VERSION = 1
-BANDS, ROWS = 21, 6
+BANDS, ROWS = 18, 7
 SCHEMA = pa.schema([pa.field("shingles", pa.int64(), nullable=False)])
 
 
@@ -51,7 +51,7 @@ class NearDuplicates(Spec):
 
 @dataclass(frozen=True)
 class Signatures:
-    """Column stage: `shingles` (their number, int64), and in the `.bin` file the band keys, uint64 [rows, 21]."""
+    """Column stage: `shingles` (their number, int64), and in the `.bin` file the band keys, uint64 [rows, 18]."""
 
     source: str
     documents: str

@@ -98,7 +98,8 @@ def write_specs(tiny_corpus: Path, tiny_tokenizer: Path) -> Callable[..., Path]:
 
     def write(folder: Path, **overrides: Any) -> Path:
         def jsonl(path: str, **more: Any) -> dict[str, Any]:
-            return {"read": {"format": "jsonl", "path": str(tiny_corpus / path)}, "licence": "PSF-2.0", **more}
+            read = {"format": "jsonl", "path": str(tiny_corpus / path)}
+            return {"read": read, "licence": "PSF-2.0", "near_duplicates": {"shingle": "none"}, **more}
 
         corpus = {
             "corpus": "tiny",

@@ -19,7 +19,7 @@ import stages.engine
 from mixer.cli.progress import PlainProgress
 from stages import artifact
 
-STAGES = ("exact_duplicates", "store", "split", "stream", "order", "mixture")
+STAGES = ("exact_duplicates", "near_duplicates", "store", "split", "stream", "order", "mixture")
 
 
 def _after(count: int, counts: Callable[..., bool], real: Callable[..., Any], first: bool) -> Callable[..., Any]:

@@ -32,7 +32,7 @@ def pieces(tiny_build: Path, manifest: dict[str, Any]) -> dict[str, dict[str, li
 def rows_of(build: Path, manifest: dict[str, Any], stage: str, source: str) -> list[dict[str, Any]]:
     """A stage's columns for a source, in the order of its documents."""
     record = next(s for s in manifest["stages"] if s["stage"] == stage and s["name"] in (source, "tiny"))
-    below = {"ingest": "documents", "exact_duplicates": source}.get(stage, ".")
+    below = {"ingest": "documents", "exact_duplicates": source, "near_duplicates": source}.get(stage, ".")
     paths = sorted((build.parents[2] / record["folder"] / below).glob("*.parquet"))
     return [row for path in paths for row in pq.read_table(path).to_pylist()]
 

@@ -63,7 +63,7 @@ def test_a_store_that_disagrees(tiny_line, tamper, key):
         own = counters["sources"]["reference"]
         return {**counters, "sources": {"reference": {**own, key: own[key] - 1}}}
 
-    with pytest.raises(UserError, match=r"^reference: exact_duplicates kept \d+ .* but store took in \d+"):
+    with pytest.raises(UserError, match=r"^reference: near_duplicates kept \d+ .* but store took in \d+"):
         check_conservation(tiny_line.plan, tamper(tiny_line.store, change, "reference/"))
 
 

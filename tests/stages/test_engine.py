@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.corpus import CorpusSpec
+from stages.corpus_plan import plan_corpus
 from stages.engine import BYTES_PER_RANK, ENGINES, RANKS_PER_WORKER, LocalEngine, TaskStep, group_tasks
 from stages.errors import UserError
-from stages.line import Line, plan_corpus
+from stages.line import Line
 from stages.specfile import load_spec
 from stages.task import Task
 

@@ -14,14 +14,14 @@ from stages.artifact import find
 from stages.audit import funnels
 from stages.columns import Columns
 from stages.content import ContentDigest
+from stages.corpus_plan import STAGES
 from stages.documents import document_shards
 from stages.errors import UserError
 from stages.ingest import Ingest
-from stages.line import STAGES
 from stages.store import Select, cells_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-OWN = ("ingest", "metrics", "filters", "tokenize")
+OWN = ("ingest", "metrics", "filters", "tokenize", "signatures")
 
 
 @pytest.mark.parametrize("until", STAGES)
@@ -52,7 +52,7 @@ def test_changing_a_threshold_leaves_text_and_measures_alone(run_line, tmp_path)
     run_line(tmp_path)
     changed = run_line(tmp_path, sources={"docstrings": {"filters": [{"length": {"min_words": 20}}]}})
     assert {name.partition("/")[0] for stage, name in changed.engine.ran if stage == "columns"} == {"docstrings"}
-    assert {stage for stage, _ in changed.engine.ran} == {"columns", "exact_duplicates", "store"}
+    assert {stage for stage, _ in changed.engine.ran} == {"columns", "exact_duplicates", "near_duplicates", "store"}
     assert len(list((changed.root / "metrics").iterdir())) == 3
     assert len(list((changed.root / "filters").iterdir())) == 4
 
@@ -67,15 +67,15 @@ def test_the_order_of_sources_leaves_no_trace(run_line, write_specs, tiny_line, 
 
 def test_recipes_are_known_before_anything_runs(tiny_line):
     recipes = tiny_line.plan.recipes()
-    assert len({r.folder for r in recipes}) == len(recipes) == 3 * 4 + 2
-    assert [r.stage for r in recipes] == [s for s in OWN for _ in range(3)] + ["exact_duplicates", "store"]
+    assert len({r.folder for r in recipes}) == len(recipes) == 3 * 5 + 3
+    assert [r.stage for r in recipes] == [s for s in OWN for _ in range(3)] + ["exact_duplicates", "near_duplicates", "store"]
     assert set(tiny_line.artifacts) == {r.digest for r in recipes}
 
 
 def test_the_funnel_of_a_source_is_whole(tiny_line):
     table = funnels(tiny_line.plan, tiny_line.artifacts)
     assert {name: list(stages) for name, stages in table.items()} == dict.fromkeys(
-        ("copies", "docstrings", "reference"), ["ingest", "filters", "exact_duplicates"]
+        ("copies", "docstrings", "reference"), ["ingest", "filters", "exact_duplicates", "near_duplicates"]
     )
     copies = table["copies"]
     assert copies["ingest"].first["invalid_json"].documents == 1
@@ -163,7 +163,7 @@ def test_exact_duplicates_that_lose_a_row_stop_the_build(run_line, tmp_path, mon
 def test_a_store_that_loses_a_document_stops_the_build(run_line, tmp_path, monkeypatch):
     whole = store.argsort_ids
     monkeypatch.setattr(store, "argsort_ids", lambda hi, lo: whole(hi, lo)[1:])
-    expected = r"^copies: exact_duplicates kept \d+ documents \(\d+ bytes\) but store took in \d+"
+    expected = r"^copies: near_duplicates kept \d+ documents \(\d+ bytes\) but store took in \d+"
     for _ in range(2):
         with pytest.raises(UserError, match=expected):
             run_line(tmp_path)
@@ -232,7 +232,7 @@ def test_removed_documents_over_the_ceiling_stop_before_the_store(run_line, tmp_
         run_line(tmp_path, sources={"copies": {"ceiling": {"removed": "1%"}}})
     assert not (tmp_path / "build" / "store").exists()
     # The ceiling is no part of any recipe: raising it goes on from there.
-    assert {stage for stage, _ in run_line(tmp_path).engine.ran} == {"store"}
+    assert {stage for stage, _ in run_line(tmp_path).engine.ran} == {"near_duplicates", "store"}
 
 
 def test_every_source_over_its_ceiling_is_named(run_line, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,7 +17,11 @@ from stages.signatures import NearDuplicates
 
 def sentences(number: int, seed: int) -> list[str]:
     random = np.random.default_rng(seed)
-    words = [f"{a}{b}" for a in "stone river cloud engine paper winter orchard signal".split() for b in "aeiou"]
+    words = [
+        f"{a}{b}"
+        for a in ["stone", "river", "cloud", "engine", "paper", "winter", "orchard", "signal"]
+        for b in "aeiou"
+    ]
     return [" ".join(random.choice(words, 12)) + "." for _ in range(number)]
 
 
@@ -111,7 +116,7 @@ def write(folder, rows, cuts=(0,)):
     folder.mkdir(parents=True, exist_ok=True)
     for name, texts in rows.items():
         edges = [*[int(c) for c in cuts], len(texts)]
-        for i, (start, stop) in enumerate(zip(edges, edges[1:], strict=False)):
+        for i, (start, stop) in enumerate(pairwise(edges)):
             lines = [json.dumps({"text": t}) for t in texts[start:stop]]
             (folder / name).mkdir(exist_ok=True)
             (folder / name / f"{i}.jsonl").write_text("\n".join(lines) + "\n")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-import stages.line
+import stages.corpus_plan
 from mixer.cli import cli, main
 from mixer.verify import verify
 from stages.errors import UserError
@@ -100,7 +100,7 @@ def test_a_failed_expectation_is_named_and_the_mixture_is_there_to_look_at(
 def test_a_sample_is_built_beside_the_build_and_checked(
     write_specs: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stages.line, "SAMPLE_BYTES", 12_000)
+    monkeypatch.setattr(stages.corpus_plan, "SAMPLE_BYTES", 12_000)
     expect = [{"domain": "manual", "share": "70% +- 5%"}, {"source": "reference", "documents": ">= 1"}]
     spec = write_specs(tmp_path / "specs", budget="20M", expect=expect)
     result = run("sample", spec, "--shards", "1", "--out", tmp_path / "out")
@@ -126,7 +126,7 @@ def test_a_sample_is_built_beside_the_build_and_checked(
 def test_a_sample_with_a_failed_expectation(
     write_specs: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stages.line, "SAMPLE_BYTES", 12_000)
+    monkeypatch.setattr(stages.corpus_plan, "SAMPLE_BYTES", 12_000)
     spec = write_specs(tmp_path / "specs", expect=[{"domain": "docstrings", "share": ">= 80%"}])
     result = run("sample", spec, "--out", tmp_path / "out", fails=True)
     assert isinstance(result.exception, UserError)
