@@ -113,7 +113,17 @@ def test_a_killed_build_goes_on_where_it_stopped_and_ends_the_same(
     path = build_mixture(tiny_specs, root, made=made)
     assert load(path) == load(tiny_build)
     assert folders(root) == whole
-    stages = ["ingest", "columns", "exact_duplicates", "near_duplicates", "store", "split", "stream", "order", "mixture"]
+    stages = [
+        "ingest",
+        "columns",
+        "exact_duplicates",
+        "near_duplicates",
+        "store",
+        "split",
+        "stream",
+        "order",
+        "mixture",
+    ]
     again = list(dict.fromkeys(made))
     assert again == stages[len(stages) - len(again) :]
     left = [p for p in root.rglob("*") if p.is_file() and (".tmp-" in p.name or "commits" in p.parent.name)]
@@ -195,7 +205,15 @@ def test_a_changed_threshold_runs_what_depends_on_it_and_nothing_else(
         "stream/manual",
         "tokenize/docstrings",
     ]
-    assert list(dict.fromkeys(made)) == ["columns", "exact_duplicates", "near_duplicates", "store", "split", "stream", "mixture"]
+    assert list(dict.fromkeys(made)) == [
+        "columns",
+        "exact_duplicates",
+        "near_duplicates",
+        "store",
+        "split",
+        "stream",
+        "mixture",
+    ]
     assert {p: p.stat().st_mtime_ns for p in written} == written
     fresh = load(build_mixture(specs / "mixture.yaml", tmp_path / "fresh"))
     assert fresh == manifest

@@ -68,7 +68,11 @@ def test_the_order_of_sources_leaves_no_trace(run_line, write_specs, tiny_line, 
 def test_recipes_are_known_before_anything_runs(tiny_line):
     recipes = tiny_line.plan.recipes()
     assert len({r.folder for r in recipes}) == len(recipes) == 3 * 5 + 3
-    assert [r.stage for r in recipes] == [s for s in OWN for _ in range(3)] + ["exact_duplicates", "near_duplicates", "store"]
+    assert [r.stage for r in recipes] == [s for s in OWN for _ in range(3)] + [
+        "exact_duplicates",
+        "near_duplicates",
+        "store",
+    ]
     assert set(tiny_line.artifacts) == {r.digest for r in recipes}
 
 
