@@ -17,7 +17,7 @@ names the folder of its artifact:
 
 >>> plan = plan_corpus(spec, base=Path("."), cache=Path("build/cache"))
 >>> [recipe.stage for recipe in plan.recipes() if recipe.name in ("web", "mine")]
-['ingest', 'metrics', 'filters', 'tokenize', 'exact_duplicates', 'store']
+['ingest', 'metrics', 'filters', 'tokenize', 'signatures', 'exact_duplicates', 'near_duplicates', 'store']
 >>> plan.sources["web"].ingest.folder == f"ingest/web-{plan.sources['web'].ingest.digest[:12]}"
 True
 

@@ -189,7 +189,7 @@ def test_swapped_folders_of_two_sources_are_an_error(run_line, tmp_path):
 
 @pytest.mark.parametrize(("stage", "suffix"), [(s, ".parquet") for s in OWN] + [("tokenize", ".bin")])
 def test_a_missing_shard_is_an_error(run_line, tmp_path, stage, suffix):
-    built = run_line(tmp_path, until="tokenize")
+    built = run_line(tmp_path, until="signatures")
     artifact = built.of("reference", stage)
     path = artifact.path(artifact.shards[0], suffix)
     path.unlink()
