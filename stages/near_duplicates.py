@@ -31,6 +31,7 @@ from stages.kernels.similarity import overlaps
 from stages.normalize import text_buffers
 from stages.recipe import Recipe
 from stages.signatures import BANDS, NearDuplicates
+from stages.similarity import reaches, resemblance
 from stages.task import Task
 
 VERSION = 1
@@ -248,19 +249,19 @@ class Measure:
         same = np.array([s.policy.tag == shard.policy.tag for s in self.shards], bool)
         pairs = pairs[same[pairs["kept_shard"]]]
         own = self._sets(shard.base.rank)
-        similarity = np.zeros(len(pairs))
+        common, whole = np.zeros(len(pairs), np.int64), np.zeros(len(pairs), np.int64)
         for rank in np.unique(pairs["kept_shard"]).tolist():
             mine = np.flatnonzero(pairs["kept_shard"] == rank)
             other = self._sets(rank)
             a, b = other.places(pairs["kept_row"][mine]), own.places(pairs["lost_row"][mine])
             shared, size_a, size_b = overlaps(other.hashes, other.starts, a, own.hashes, own.starts, b)
-            whole = size_b if shard.policy.measure == "containment" else size_a + size_b - shared
-            similarity[mine] = shared / np.maximum(1, whole)
-        threshold = float(shard.policy.threshold)
-        out = np.empty(int((similarity >= threshold).sum()), MEASURED)
+            contained = shard.policy.measure == "containment"
+            common[mine], whole[mine] = (shared, size_b) if contained else resemblance(shared, size_a, size_b)
+        similar = reaches(common, whole, shard.policy.threshold)
+        out = np.empty(int(similar.sum()), MEASURED)
         for name in PAIR.names or ():
-            out[name] = pairs[name][similarity >= threshold]
-        out["similarity"] = similarity[similarity >= threshold]
+            out[name] = pairs[name][similar]
+        out["similarity"] = common[similar] / whole[similar]
         counters = {"measured": len(pairs), "similar": len(out)}
         commit(self.folder, task.name, [_raw(self.folder, task.name, {".bin": out}, counters)])
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from stages.columns import Columns
 from stages.kernels.minhash import VERSION as MINHASH_VERSION
@@ -22,6 +22,7 @@ from stages.kernels.xxh3 import key
 from stages.normalize import text_buffers
 from stages.quantity import Share
 from stages.recipe import Recipe
+from stages.similarity import LARGEST_DENOMINATOR
 from stages.specfile import Spec
 
 VERSION = 1
@@ -42,6 +43,13 @@ class NearDuplicates(Spec):
     measure: Literal["jaccard", "containment"] = "jaccard"
     threshold: Share = Field(Fraction(4, 5), validate_default=True)
     min_shingles: int = Field(20, ge=1)
+
+    @field_validator("threshold")
+    @classmethod
+    def _in_range(cls, threshold: Fraction) -> Fraction:
+        if not 0 < threshold <= 1 or threshold.denominator > LARGEST_DENOMINATOR:
+            raise ValueError(f"{threshold} is no threshold; write a share above 0 and up to 1, of six digits at most")
+        return threshold
 
     @property
     def tag(self) -> int:

@@ -205,3 +205,9 @@ def test_containment_finds_a_text_inside_a_longer_one(run_line, tmp_path):
 
 def test_the_policy_reads_exact_numbers():
     assert NearDuplicates.model_validate({"threshold": "80%"}).threshold == Fraction(4, 5)
+
+
+@pytest.mark.parametrize("threshold", ["0", "1.1", "0.12345678"])
+def test_what_is_no_threshold(threshold):
+    with pytest.raises(ValueError, match="is no threshold"):
+        NearDuplicates.model_validate({"threshold": threshold})
