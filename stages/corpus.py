@@ -9,10 +9,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wi
 
 from stages.errors import UserError
 from stages.filters import FILTERS, parse
+from stages.named_file import NamedFile
 from stages.normalize import NormalizeConfig
 from stages.quantity import Amount, Share
 from stages.signatures import NearDuplicates
-from stages.sources.spec import PackageArchive, Read
+from stages.sources.spec import Read
 from stages.specfile import Spec
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -55,15 +56,9 @@ FilterEntry = Annotated[
 ]
 
 
-class TokenizerSpec(Spec):
-    """A `tokenizer.json`: a file beside the spec, a file inside an installed package, or inside a PyPI package archive.
+class TokenizerSpec(NamedFile):
+    """A `tokenizer.json` (see `NamedFile`), and the token that ends every document."""
 
-    `sha256`, when given, must be that of the file; it is recorded in any case.
-    """
-
-    file: str = Field(description="Path of the tokenizer.json, below the package when one is named.")
-    package: str | PackageArchive | None = Field(None, description="An installed package, or an archive to fetch.")
-    sha256: str | None = None
     end_of_text: str = Field(description="The token that ends every document, such as <|endoftext|>.")
 
 
