@@ -43,7 +43,8 @@ class _Silent:
 
 
 def write_inputs(folder: Path) -> Path:
-    """A corpus of forty documents, a tokenizer of single bytes, and the specs; returns the mixture's."""
+    """A corpus of sixty documents, two of every three duplicates of the other, a tokenizer of single bytes, and the specs;
+    returns the mixture's."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -51,7 +52,9 @@ def write_inputs(folder: Path) -> Path:
     tokenizer = Tokenizer(models.BPE(vocabulary, []))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     tokenizer.save(str(folder / "tokenizer.json"))
-    rows = [json.dumps({"id": str(i), "text": f"{i // 2} {TEXT} {i // 2}"}) for i in range(40)]
+    words = [" ".join(f"word{i // 3 * 1000 + k}" for k in range(300)) for i in range(60)]
+    texts = [f"{TEXT} {own} {'end ' * (i % 3 // 2)}" for i, own in enumerate(words)]
+    rows = [json.dumps({"id": str(i), "text": text}) for i, text in enumerate(texts)]
     (folder / "words.jsonl").write_text("\n".join(rows))
     (folder / "corpus.yaml").write_text(CORPUS)
     spec = folder / "tiny.yaml"
