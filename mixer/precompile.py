@@ -43,8 +43,8 @@ class _Silent:
 
 
 def write_inputs(folder: Path) -> Path:
-    """A corpus of sixty documents, two of every three duplicates of the other, a tokenizer of single bytes, and the specs;
-    returns the mixture's."""
+    """A corpus of sixty documents in threes that are alike, a tokenizer of single bytes, and the specs; returns the
+    mixture's."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
