@@ -32,8 +32,6 @@ from stages.specfile import load_spec
 from stages.task import Task
 from stages.tokenizing import keep_tokenizer
 
-ALL_STAGES = (*STAGES, "mixture")
-
 
 def load_mixture(path: Path) -> tuple[Domains, CorpusSpec, Path]:
     """A mixture's resolved domains, its corpus spec, and the folder of the corpus spec (its paths are relative to it).

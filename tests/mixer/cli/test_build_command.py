@@ -170,3 +170,10 @@ def test_a_spec_that_is_not_there_as_a_user_sees_it(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert result.stderr == f"error: {tmp_path / 'nowhere.yaml'}: no such spec file\n"
     assert result.stdout == ""
+
+
+def test_until_offers_every_stage_of_the_line() -> None:
+    """The command names the stages itself, so that its help imports nothing."""
+    from mixer.cli.build import STAGES
+
+    assert (*stages.corpus_plan.STAGES, "mixture") == STAGES
